@@ -109,11 +109,13 @@ WITH_RICH = tuple(f"xdevice.tools.cli.{name}" for name in ("bench", "chapter", "
 
 
 @pytest.fixture(scope="session")
-def python(forks):
+def python(forks, new_python):
     """Run Python, as by `subprocess.run`, in a fork of a process that has imported ours, and used nothing of it.
 
     Its environment is ``env``, or this one without what is said to xdevice, and the ``variables``.
     """
+    if not hasattr(os, "fork"):
+        return new_python
     modules = MODULES + WITH_RICH if find_spec("rich") else MODULES
     modules = tuple(name for name in modules if find_spec(name.partition(".")[0]))
 

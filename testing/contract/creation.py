@@ -25,10 +25,10 @@ from xdevice import (
     zeros,
 )
 from xdevice.errors import ArgumentError, NotATensorError
-from xdevice.hardware import devices as hardware
+from xdevice.hardware import questions as hardware
 from xdevice.tensors import creation
 from xdevice.tensors.exchange import convert, to_numpy
-from xdevice.tensors.placement import to_device
+from xdevice.tensors.moving import to_device
 from xdevice.testing import Native, Tensor
 from xdevice.testing.contract.promises import FIXED, Promises, home, needs, raised, values
 
@@ -105,7 +105,7 @@ REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("rand", lambda dtype: rand((3,), dtype=dtype), "rand", ["int32", "bool"]),
     ("randn", lambda dtype: randn((3,), dtype=dtype), "randn", ["int32", "bool"]),
     ("full", lambda value: full((2,), value), "not a number", ["a", None, object(), [1]]),
-    ("seed", seed, "out of range", [-1, 2**32, 1.5, "one", None, True]),
+    ("seed", seed, "is not possible", [-1, 2**32, 1.5, "one", None, True]),
 ]
 """Refused calls: the factory, a call of it, the error's message, arguments."""
 REFUSED = [

@@ -26,7 +26,7 @@ from xdevice import (
 )
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
 from xdevice.framework import choosing
-from xdevice.hardware.devices import synchronize
+from xdevice.hardware.questions import synchronize
 from xdevice.tensors.exchange import to_numpy
 from xdevice.testing import Tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
@@ -129,7 +129,7 @@ class Memory(Promises):
         for fn in (coroutine, generator, async_generator):
             refuse(find_batch_size(fn))
 
-    def test_find_batch_size_needs_bound_methods(self, backend: str) -> None:
+    def test_find_batch_size_needs_bound_methods_and_integers(self, backend: str) -> None:
         class Trainer:
             def train(self, size: int, limit: int) -> int:
                 return fit(size, limit)
@@ -138,6 +138,8 @@ class Memory(Promises):
         assert find_batch_size(Trainer().train, start=8)(3) == 2
         message = r"train is a method.*find_batch_size\(obj.method\)"
         raised(ArgumentTypeError, message)(find_batch_size, unbound)
+        size: Any = "64"  # of a decorator, too, before there is a function
+        raised(ArgumentTypeError, "start='64' is not a batch size")(find_batch_size, start=size)
 
     @needs("creation.ones", "exchange.to_numpy")
     def test_a_huge_allocation_is_out_of_memory(self, backend: str) -> None:

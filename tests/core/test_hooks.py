@@ -18,7 +18,7 @@ def test_no_import_installs_a_hook(run_alone):
             importlib.import_module(f"xdevice.hardware.{{name}}")
         import xdevice.tensors.placement
         from xdevice.framework.adapters import before_loading
-        from xdevice.hardware.devices import after_synchronizing
+        from xdevice.hardware.questions import after_synchronizing
         print(before_loading, after_synchronizing, sys.meta_path == finders)
     """)
     assert out == "[] [] True"

@@ -19,8 +19,8 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.creation import make
 from xdevice.tensors.exchange import NOT_NUMPYS
+from xdevice.tensors.making import make
 from xdevice.tensors.trees.tree import at_path
 
 Array = np.ndarray[Any, Any]
@@ -270,6 +270,11 @@ def _target(path: str) -> str:
     if os.path.isdir(target):
         raise IsADirectoryError(
             errno.EISDIR, "cannot be written: it is a folder; add the file's name", path
+        )
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            errno.ENOENT, f"cannot be written: there is no folder {folder!r}; create it first", path
         )
     if os.path.exists(target) and not os.path.isfile(target):
         raise OSError(

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
-from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, shortened
 from xdevice.framework.adapters import imported
 from xdevice.framework.blocks import refuse_what_runs_later
 from xdevice.hardware.memory import ask_memory, is_out_of_memory
+from xdevice.integers import whole_number
 
 __all__ = ["find_batch_size"]
 
@@ -60,14 +60,14 @@ def find_batch_size(
     >>> train(3)
     (16, 3)
     """
-    if fn is None:
-        return lambda function: find_batch_size(function, start=start, minimum=minimum)
-    _check_function(fn)
     for name, number in (("start", start), ("minimum", minimum)):
         error = f"{name}={number!r} is not a batch size; give an integer of 1 or more"
         whole_number(number, error, 1)
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
+    if fn is None:
+        return lambda function: find_batch_size(function, start=start, minimum=minimum)
+    _check_function(fn)
 
     @wraps(fn)
     def run(*args: object, **kwargs: object) -> T:

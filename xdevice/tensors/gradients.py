@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from xdevice.contract import Tensor
-from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
-from xdevice.tensors.trees.tree import LeavesByPlace
+from xdevice.integers import whole_number
+from xdevice.tensors.trees.by_place import LeavesByPlace
 
 __all__ = ["value_and_grad"]
 
@@ -220,14 +220,8 @@ def _check_floating(flat: LeavesByPlace, owner: Backend) -> None:
             )
 
 
-def _is_pair(result: Any) -> bool:
-    # A function of its own: inline, pyright would take `value` or `aux` for a
-    # tuple.
-    return isinstance(result, tuple) and len(result) == 2
-
-
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Tensor, Any]:
-    if has_aux and not _is_pair(result):
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         raise ArgumentTypeError(
             f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)"
         )
