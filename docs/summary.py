@@ -1,6 +1,6 @@
 """A hook of MkDocs: the reference begins with a line for each public name, which is the first of its docstring.
 
-The reference is read from one folder, to which the packages of the checkout are copied as they are installed.
+The reference is read from one folder, to which its packages are copied as they are installed: griffe reads all of it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = {"xdevice": "xdevice"} | {
-    name: f"xdevice/{name}" for name in ("backends", "testing", "tools", "virtual")
+PACKAGES = {
+    "xdevice": "xdevice",
+    "backends/kit": "xdevice/backends/kit",
+    "testing": "xdevice/testing",
 }
 PLACE = "<!-- a line for each name of this page -->"
 
@@ -46,6 +48,7 @@ def installed() -> Path:
     folder = Path(tempfile.mkdtemp())
     for source, place in PACKAGES.items():
         shutil.copytree(ROOT / source, folder / place, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "backends/__init__.py", folder / "xdevice/backends")
     return folder
 
 
