@@ -326,7 +326,7 @@ class _DrawsBeforeImport(MetaPathFinder):
         self._states: dict[str, tuple[Any, ...]] = {}
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        from xdevice.framework.adapters import ORDER
+        from xdevice.framework.registry import ORDER
 
         if fullname in ORDER and fullname != "numpy":
             numpy = sys.modules.get("numpy")
