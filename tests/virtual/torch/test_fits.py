@@ -406,6 +406,26 @@ def test_twelve_programs_need_the_same_bytes_whether_or_not_they_are_computed(fi
 
 
 @pytest.mark.weekly
+def test_a_norm_keeps_what_its_kernel_on_a_gpu_keeps(fits):
+    text = """
+        import torch
+        from torch.nn.functional import rms_norm
+        x = torch.randn(4096, 1024).bfloat16().cuda().requires_grad_()
+        weight = torch.rand(1024).bfloat16().cuda().requires_grad_()
+        before = torch.cuda.memory_allocated()
+        y = rms_norm(x, (1024,), weight)
+        print(torch.cuda.memory_allocated() - before - y.nbytes)
+        y.backward(x.detach())
+        leaves = [leaf.detach().cpu().requires_grad_() for leaf in (x, weight)]
+        rms_norm(leaves[0], (1024,), leaves[1]).backward(leaves[0].detach())
+        for leaf, expected in zip((x, weight), leaves):
+            torch.testing.assert_close(leaf.grad.cpu(), expected.grad, rtol=0.02, atol=0.02)
+    """
+    _, out, report = fits(text, "8GiB", "--compute")
+    assert (out, report["answer"]) == (f"{4096 * 4}\n", "fits")
+
+
+@pytest.mark.weekly
 def test_two_processes_need_the_same_bytes_whether_or_not_they_are_computed(fits):
     text = """
         import os, sys
