@@ -116,6 +116,7 @@ def test_verdicts_are_for_authors():
         ("\\begin{align}a &= b\\end{align}", "<mtable"),
         ("$\\nonsense{x}$", "<code>\\nonsense{x}</code>"),
         ("as in :numref:`sec_gpu`", "as in <em>sec_gpu</em>"),
+        (":numref:`sec_far`, {ref}`near`", "Far, Near"),
         ("{ref}`the chapter <gpu>`", "<em>the chapter</em>"),
         ("的[**`x`加**]。(~~slide~~)", "<strong><code>x</code>加</strong>\u200a。</p>"),
         ("```python\n!ls\nimport x\n```", '<span class="kn">import</span>'),
@@ -131,6 +132,8 @@ def test_verdicts_are_for_authors():
 )
 def test_prose(text, html, tmp_path):
     (tmp_path / "a.svg").write_text("<svg/>")
+    (tmp_path / "config.ini").touch()
+    (tmp_path / "other.md").write_text("# [**Far**]\n:label:`sec_far`\n\n(near)=\n## Near\n")
     assert html in prose_as_html([text], tmp_path)[0]
 
 
@@ -139,7 +142,8 @@ def test_figures_tables_and_equations_are_numbered_across_passages():
         (here)=
         # A plan
 
-        See {numref}`machine`, {eq}`sum`, {ref}`here`, [^1] and {numref}`Figure %s <machine>`.
+        See
+        :numref:`machine`, {eq}`sum`, {ref}`here`, [^1] and {numref}`Figure %s <machine>`.
 
         ```{code-cell}
         1
@@ -165,7 +169,7 @@ def test_figures_tables_and_equations_are_numbered_across_passages():
     chapter = chapter_from(textwrap.dedent(text), Path("chapter.md"))
     proses = [part.text for part in chapter.parts if isinstance(part, Prose)]
     first, second = prose_as_html(proses, Path())
-    assert "See Fig. 1, (1), A plan, <sup" in first
+    assert "See\nFig. 1, (1), A plan, <sup" in first
     assert "<em>Figure 1</em>" in first
     assert "<figure><figcaption>Fig. 1: Two <span" in second
     assert "<span>(1)</span>" in second

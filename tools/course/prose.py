@@ -44,10 +44,10 @@ def prose_as_html(texts: Sequence[str], folder: Path) -> list[str]:
     # hair spaces: between Chinese characters, ** before a ` would not be a mark
     marked = [_ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub("\u200a\\1\u200a", text)) for text in texts]
     markdown = _markdown(folder)
-    env: dict[str, Any] = {}
+    env: dict[str, Any] = {"folder": folder}
     passages = _split(markdown.parse(f"\n\n{_BREAK}\n\n".join(marked), env))
     if len(passages) != len(texts):  # one has a fence, or a comment, without an end
-        return [str(markdown.render(text)) for text in marked]
+        return [str(markdown.render(text, env)) for text in marked]
     return [str(markdown.renderer.render(each, markdown.options, env)) for each in passages]
 
 
@@ -187,6 +187,11 @@ _TARGET = re.compile(r"(.*?)\s*<([^<>]*)>", re.DOTALL)
 _OF_A_BLOCK = ("label", "eqlabel", "caption", "width")
 """The roles of d2l that stand in a line of their own, after the block that they are about."""
 _TAGS = ("sub", "sup", "kbd")
+_FILES_OF_A_COURSE = ("config.ini", "_config.yml", "_toc.yml", "myst.yml", "conf.py", "mkdocs.yml")
+_SECTION = re.compile(  # of MyST, then of d2l
+    r"^\((?P<before>[\w:.-]+)\)=\n+#+ (?P<title>.+)|^#+ (?P<name>.+)\n:label:`(?P<after>[^`]+)`",
+    re.MULTILINE,
+)
 
 
 def _role(state: InlineState, silent: bool) -> bool:
@@ -285,10 +290,29 @@ def _render_role(
     if role in _TAGS:
         return f"<{role}>{escape(content)}</{role}>"
     own = _TARGET.fullmatch(content)
-    target = env.get("words", {}).get((own[2] if own else content).strip())
+    name = (own[2] if own else content).strip()
+    target = env["words"].get(name)
+    if target is None and role in ("numref", "ref"):
+        if "sections" not in env:
+            env["sections"] = _sections_of_the_course(env["folder"])
+        target = env["sections"].get(name)
     if own:
         return f"<em>{escape(own[1].replace('%s', (target or '').split(' ')[-1]))}</em>"
     return escape(target) if target else f"<em>{escape(content)}</em>"
+
+
+def _sections_of_the_course(folder: Path) -> dict[str, str]:
+    """The titles of all sections of the chapter's course, by label."""
+    for course in [folder, *folder.resolve().parents][:3]:
+        if any((course / name).is_file() for name in _FILES_OF_A_COURSE):
+            paths = [*course.glob("*.md"), *course.glob("*/*.md")]
+            texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+            found = [match for text in texts for match in _SECTION.finditer(text)]
+            return {
+                match["before"] or match["after"]: without_marks(match["title"] or match["name"])
+                for match in found
+            }
+    return {}
 
 
 def _caption(token: Token, kind: str, html: str) -> str:
