@@ -153,7 +153,7 @@ class _Context:
         if self._directives:
             self._directives.pop()
             self._boxes.pop()
-            self._lines.append((self._d2l_label or self.label, ""))
+            self.add("")
 
     def enter_block(self) -> None:
         self._directives.append(self._label)
