@@ -254,7 +254,7 @@ def _number(state: Any) -> None:
     kept: list[Token] = []
     tokens = iter(state.tokens)
     for token in tokens:
-        children = token.children or ()
+        children = token.children or []
         if children and all(_is_about_a_block(child) for child in children):
             kept.pop()  # the beginning of the paragraph
             next(tokens)  # and its end
