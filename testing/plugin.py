@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from xdevice import XDeviceError, available, using
-from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.hardware.virtual import ENV
+from xdevice.integers import as_integer
 from xdevice.testing import own_names, virtual, without_plug_in
 from xdevice.testing.determinism import ENVIRONMENT
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable

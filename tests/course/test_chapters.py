@@ -6,7 +6,8 @@ import textwrap
 import pytest
 
 from xdevice.errors import ArgumentError
-from xdevice.tools.course.read import Prose, read, tabs_to_run
+from xdevice.tools.cli.chapter import tabs_to_run
+from xdevice.tools.course.read import Prose, read
 
 D2L_CLASSIC = """
     # GPUs

@@ -9,7 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 import xdevice
-from xdevice.framework.adapters import ORDER, find, has_device
+from xdevice.framework.adapters import find
+from xdevice.framework.choosing import has_device
+from xdevice.framework.registry import ORDER
 
 pytest_plugins = ["pytester"]
 
