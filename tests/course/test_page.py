@@ -37,7 +37,9 @@ def test_the_page_says_under_what_it_was_run():
 
 def test_the_page_has_the_title_once_the_prose_in_its_place_and_the_error_that_is_the_lesson():
     parts = (
-        Prose("# [**Two** `devices`] {#two}\n:label:`two`\n\nBefore <b>bold</b> List<int><!-- y -->"),
+        Prose(
+            "# [**Two** `devices`] {#two}\n:label:`two`\n\nBefore <b>bold</b> List<int><!-- y -->"
+        ),
         Cell("x + y", tags=("raises-exception",)),
         Prose("## After\n", frozenset({"torch"})),
         Prose("JAX", frozenset({"jax"})),
