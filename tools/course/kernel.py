@@ -347,7 +347,7 @@ class _Draws(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Keep the state before the import of a framework."""
-        from xdevice.framework.adapters import ORDER
+        from xdevice.framework.registry import ORDER
 
         if fullname in ORDER and fullname != "numpy":
             numpy = self._numpy and self._numpy.get_state()

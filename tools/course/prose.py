@@ -262,17 +262,17 @@ def _number(state: Any) -> None:
                 if child.type == "role":
                     labels.note(child.info, child.content)
             continue
-        opening = kept[-1].type if kept else ""
+        opening = kept[-1] if kept else token
         kept.append(token)
         if token.type == "myst_target":
             labels.wait(token.content)
-        elif opening == "heading_open":
-            labels.begin(token, "Section", kept[-2])
-        elif opening == "paragraph_open" and [child.type for child in children] == ["image"]:
-            labels.begin(children[0], "Fig.", kept[-2])
-            kept[-2].tag = "figure"
-            kept.append(next(tokens))
-            kept[-1].tag = "figure"
+        elif opening.type == "heading_open":
+            labels.begin(token, "Section", opening)
+        elif opening.type == "paragraph_open" and [child.type for child in children] == ["image"]:
+            labels.begin(children[0], "Fig.", opening)
+            closing = next(tokens)
+            opening.tag = closing.tag = "figure"
+            kept.append(closing)
         elif token.type == "table_open":
             labels.begin(token, "Table", token)
         elif token.type.startswith("math_block") or token.type == "amsmath":
