@@ -1,8 +1,5 @@
 """A pytest plugin for frameworks and devices, and the contract of adapters."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache

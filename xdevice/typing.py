@@ -8,7 +8,6 @@ A namespace's results are `Tensor`: the framework is chosen at run time.
 
 # declarations only
 # mypy: disable-error-code=empty-body
-# pyright: reportReturnType=false
 
 # Another project's xdevice/__init__.py puts this folder on `sys.path` and
 # imports `typing`.

@@ -87,7 +87,7 @@ def of_sending() -> Purpose:
 def _called_function() -> _CalledFunction:
     """The outermost function of a library on this thread's stack, above the program's own."""
     function = _CalledFunction("", "")
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         is_library = module.partition(".")[0] in _LIBRARIES

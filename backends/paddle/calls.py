@@ -180,7 +180,7 @@ def _observed(function: Function, name: str) -> Function:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]  # of this call
+            frame = sys._getframe()  # of this call
             replacement = _replacement_error(frame)
             if replacement is None or replacement is error:
                 raise

@@ -90,7 +90,7 @@ class _Reporter:
 
     def report_source_copy(self, source: int, target: int, nbytes: int, address: int) -> int:
         """Report a copy that the source is about to make; the result 0 forbids it."""
-        frame = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage]  # the caller's
+        frame = sys._getframe().f_back  # the caller's
         try:
             copied_mark = mark(address, nbytes) if source < 0 else 0
             copy = _copy(frame, nbytes, _device(source), _device(target))

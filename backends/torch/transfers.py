@@ -47,7 +47,7 @@ def watch(watcher: Watcher) -> Generator[None]:
 
     def see(copy: Copy) -> None:
         find_keras()  # Keras may be imported within the block
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
+        caller = sys._getframe(1)  # inspect's is slower
         if copy.kind == "copy" and _is_made_by_autograd(caller):
             copy = copy._replace(kind="gradient")
         backward = _current_backward()

@@ -23,7 +23,7 @@ from xdevice import (
     zeros,
 )
 from xdevice.hardware.scopes import (
-    _open,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
+    _open,  # the only place that shows native scopes
     innermost,
     scope,
 )

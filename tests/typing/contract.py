@@ -1,4 +1,4 @@
-"""Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
+"""Every capability of every adapter is what the contract says: checked by mypy, never run."""
 
 from typing import Generic, TypeVar
 

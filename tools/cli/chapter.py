@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -122,12 +123,14 @@ def main(options: argparse.Namespace) -> int:
         print(f"xdevice: {str(outputs)!r} {words}", file=sys.stderr, flush=True)
     elif options.record:
         write_record(outputs, first_runs)
+        _say_what_is_written(outputs)
     report = Report(chapter, runs, rows_of(runs), changes)
     if options.html:
         from xdevice.tools.course.page import page  # with what it needs
 
         html = page(chapter, runs, report.rows, _virtual_gpus(), options.review)
         options.html.write_text(html, encoding="utf-8")
+        _say_what_is_written(options.html)
     if options.json:
         write_json(chapter_report.as_json(report))
     else:
@@ -156,6 +159,10 @@ def _run(
         trials = [Trial(tab, seed, row) for tab, row in last_rows.items() for seed in seeds]
         more_runs, interrupted = run(chapter, trials, layout, run_options)
         return runs + more_runs, interrupted
+
+
+def _say_what_is_written(path: Path) -> None:
+    print(f"xdevice: wrote {str(path)!r}", file=sys.stderr, flush=True)
 
 
 def _newest_cell() -> Callable[[Child], str]:
@@ -237,8 +244,10 @@ def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
     for name in names:
         framework = framework_named(name)
         if framework not in registered():
-            names = ", ".join(chapter.tabs or registered())
-            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {names}")
+            options = chapter.tabs or tuple(registered())
+            like = get_close_matches(name, [*options, "pytorch", "paddlepaddle"], 1)
+            hint = f"did you mean {like[0]!r}?" if like else f"there are {', '.join(options)}"
+            raise ArgumentError(f"{name!r} is not a tab or a framework; {hint}")
         if chapter.tabs and framework not in chapter.tabs:
             listed = ", ".join(chapter.tabs)
             raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")

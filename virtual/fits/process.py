@@ -279,7 +279,7 @@ def _is_the_programs() -> bool:
 
     xdevice builds its plug-ins by a compiler, and PaddlePaddle asks ``which`` for one.
     """
-    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") in _NOT_THE_PROGRAMS:
             return False

@@ -191,7 +191,7 @@ def _is_read_by_jax() -> bool:
     chooses lowerings and memory by them. Only the module that reads tells the two apart: the frame
     behind the attribute's getter.
     """
-    module = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    module = sys._getframe(2).f_globals.get("__name__", "")
     library = module.partition(".")[0]
     return library in ("jax", "jaxlib", "xdevice") and module not in _SHOWS_DEVICES
 

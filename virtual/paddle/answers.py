@@ -42,7 +42,7 @@ def answer_by_caller(for_programs: Function, for_paddle: Function) -> Function:
 
     @wraps(for_programs)
     def answer(*args: object) -> Any:
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)
         if _chooses_kernels(caller.f_globals.get("__name__", "")):
             return for_paddle(*args)
         return for_programs(*args)

@@ -51,7 +51,7 @@ def base_class_of(
     """A subclass of the native class. ``isinstance`` also accepts native objects by `is_instance`."""
 
     class Meta(type(native_class)):  # type: ignore[misc]  # known at run time
-        def __instancecheck__(cls, value: object) -> bool:  # pyright: ignore[reportSelfClsParameterName]
+        def __instancecheck__(cls, value: object) -> bool:
             is_native = isinstance(value, native_class)
             return type(value) is cls or (is_native and is_instance(value))
 

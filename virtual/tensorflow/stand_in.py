@@ -153,7 +153,7 @@ def _list_devices(
     """The list of devices; without GPUs for a module that chooses kernels by it."""
     devices = list(native(self, device_type))
     # the module of the code that calls tf.config.list_physical_devices
-    caller = sys._getframe(3).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    caller = sys._getframe(3).f_globals.get("__name__", "")
     if caller in CHOOSE_KERNELS:
         return [device for device in devices if device.device_type != "GPU"]
     return devices

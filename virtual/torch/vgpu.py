@@ -158,5 +158,5 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return including_emulation
 
 
-def _is_in_bad_fork() -> bool:  # pyright: ignore[reportUnusedFunction]  # torch asks for it by name
+def _is_in_bad_fork() -> bool:  # torch asks for it by name
     return in_use().is_forked()

@@ -1,8 +1,5 @@
 """Computing: compilers, gradients, reductions, mathematics, and operations across devices."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,5 @@
 """Devices: which exist, and the framework's own objects for them."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypedDict
 

@@ -1,8 +1,5 @@
 """Jobs: processes that compute together by a framework's own engine."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -1,8 +1,5 @@
 """Exchange of tensors: with NumPy, between frameworks, and with files."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias

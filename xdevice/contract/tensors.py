@@ -1,8 +1,5 @@
 """Tensors: where they are, models that hold them, and new ones."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

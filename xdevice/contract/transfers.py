@@ -1,8 +1,5 @@
 """Copies between devices: watching them, and overlapping them."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias

@@ -1,8 +1,5 @@
 """Virtual GPUs: which are requested, and what a program did with their memory."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from xdevice.device import Device
@@ -79,9 +76,9 @@ class MemoryUse(NamedTuple):
     kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
-    # The lines that read values that were not computed, as 0; and where the program was
-    # ended, because such values decide on what follows.
-    reads: tuple[tuple[str, int], ...] = ()
+    # The lines that read values that were not computed, as 0, and whether some were integers;
+    # and where the program was ended, because such values decide on what follows.
+    reads: tuple[tuple[str, int, bool], ...] = ()
     undecided: str = ""
 
 

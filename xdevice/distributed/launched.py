@@ -237,7 +237,7 @@ def _connect(path: str) -> Channel:
 
 def _current_line() -> str:
     """The line of the user's own file that the main thread runs."""
-    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # the only access to another thread's frames
+    frames = sys._current_frames()  # the only access to another thread's frames
     frame = frames.get(threading.main_thread().ident or 0)
     while frame is not None:
         file = frame.f_code.co_filename

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # no public function is as quick
+from sys import _getframe  # no public function is as quick
 from threading import get_ident
 from types import FrameType, TracebackType
 from typing import Any

@@ -220,14 +220,8 @@ def _check_floating(flat: LeavesByPlace, owner: Backend) -> None:
             )
 
 
-def _is_pair(result: Any) -> bool:
-    # A function of its own: inline, pyright would take `value` or `aux` for a
-    # tuple.
-    return isinstance(result, tuple) and len(result) == 2
-
-
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Tensor, Any]:
-    if has_aux and not _is_pair(result):
+    if has_aux and not (isinstance(result, tuple) and len(result) == 2):
         raise ArgumentTypeError(
             f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)"
         )

@@ -254,7 +254,7 @@ class Namespace:
 
 def _is_called_by_dispatching() -> bool:
     """Whether a library of `_DISPATCHING` calls the function that asks."""
-    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    caller = sys._getframe(2)
     return caller.f_globals.get("__name__", "").partition(".")[0] in _DISPATCHING
 
 

@@ -49,7 +49,7 @@ class LoopTurns:
         """Forget all turns, and remove the marks of the frames that run now."""
         with self._lock:
             self._turns.clear()
-        for innermost in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage]
+        for innermost in sys._current_frames().values():
             _remove_marks(innermost)
 
 

@@ -174,7 +174,7 @@ class CopyNotifier:
 
     def see(self, copy: Copy, of: Any = None) -> None:
         if (_guards or _recorders) and not _is_unseen.get():
-            caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+            caller = sys._getframe(1)
             self._notify(copy, of, caller)
         if self._owner in _followers:
             _followers[self._owner](copy)
@@ -212,7 +212,7 @@ class CopyNotifier:
 
     def here(self, kind: Kind = "gradient") -> _ProgramPosition:
         """This thread's callers, and its context's variables."""
-        user_callers = tuple(callers(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        user_callers = tuple(callers(sys._getframe(1)))
         return _ProgramPosition(user_callers, _innermost_place(user_callers), copy_context(), kind)
 
     def stepped(self, optimizer: object) -> None:
@@ -269,7 +269,7 @@ def _training_place() -> Place | None:
 
     The library's threads work for that line.
     """
-    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    frames = sys._current_frames()
     main_thread = threading.main_thread().ident or 0
     place = _innermost_place(callers(frames.get(main_thread)))
     if place is None or not trains(place):

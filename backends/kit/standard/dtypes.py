@@ -1,9 +1,5 @@
 """Dtypes by the array API standard's rules, and the functions of dtypes."""
 
-# a field may be any framework's dtype, and the body of a Protocol's method is
-# its docstring
-# pyright: reportUntypedNamedTuple=false, reportReturnType=false
-
 from __future__ import annotations
 
 from collections import namedtuple

@@ -10,7 +10,7 @@ LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""
 
 untyped_torch: Any = torch  # for names that have no types
-core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
+core: Any = torch._C  # it has no public counterpart
 
 names = PrivateNames(__file__, "torch", "torch", LAST_TRIED)
 NAMES = names.of()

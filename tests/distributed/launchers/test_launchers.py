@@ -185,6 +185,7 @@ def test_two_hosts_make_one_job(backend, start_on, launcher):
 
 
 @pytest.mark.weekly
+@pytest.mark.frameworks("torch")
 def test_a_lost_process_on_another_host_ends_the_job(start_on):
     first, second = start_on("torch", "mpirun", "stops")
     stderr = first.communicate(timeout=120)[1]

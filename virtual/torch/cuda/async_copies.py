@@ -52,7 +52,7 @@ def _number_of_current_line() -> int:
 def current_line() -> Line:
     """The innermost line of the user's program that is running in this thread."""
     # inspect.currentframe is slower
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_users(frame.f_code.co_filename):
             return Line(frame.f_code.co_filename, frame.f_lineno)

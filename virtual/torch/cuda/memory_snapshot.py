@@ -56,7 +56,7 @@ _is_recorded = False
 
 
 def _python_stack() -> tuple[Frame, ...]:
-    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe(2)
     frames: list[Frame] = []
     while frame is not None:
         code = frame.f_code

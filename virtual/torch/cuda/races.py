@@ -19,7 +19,7 @@ def find_races() -> None:
     # (devices.h, memory.h)
     names.require("races of streams")
     # late: the import starts to trace
-    from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]
+    from torch.cuda import _sanitizer
 
     @in_place_of("torch.cuda._sanitizer:CUDASanitizerErrors.__init__")
     def init(native: Function, self: object, errors: list[object]) -> None:

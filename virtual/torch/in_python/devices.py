@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch.jit import _builtins
-from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
+from torch.utils import _device, backend_registration
 
 from xdevice.contract import Request
 from xdevice.virtual.torch import autograd, runtime, streams, vgpu

@@ -19,7 +19,7 @@ LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
 untyped_torch: Any = torch
 """torch, whose private names are unknown to type checkers."""
 
-core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
+core: Any = torch._C  # it has no public counterpart
 aten: Any = torch.ops.aten
 storage_of: Any = torch.Tensor.untyped_storage  # identified by its ``_cdata``
 
