@@ -299,13 +299,16 @@ def test_the_seed_is_set_before_the_first_draw_whoever_imports_the_framework(
         drawn = xdevice.to_numpy(xdevice.rand(3)).tolist()
         from numpy import random
         first = random.rand()
+        random.default_rng()
+        second = random.default_rng().random()
         xdevice.seed({seed})
-        [drawn == xdevice.to_numpy(xdevice.rand(3)).tolist(), first == random.RandomState(0).rand()]
+        [drawn == xdevice.to_numpy(xdevice.rand(3)).tolist(), first == random.RandomState(0).rand(),
+         second == random.default_rng([0, 1]).random()]
         ```
     """
     _, report = run_json(chapter, "--tab", framework)
     is_numpys = framework == "numpy"  # whose draws are the first ones
-    assert cells(report)[0]["text"] == f"[True, {not is_numpys}]", report
+    assert cells(report)[0]["text"] == f"[True, {not is_numpys}, True]", report
 
 
 @pytest.mark.weekly
