@@ -32,7 +32,7 @@ def test_virtual_gpus_are_not_real(with_toy):
     strict = ("--backend", "array_api_strict")
     done = with_toy("good", "doctor", *strict, "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2")
     reason = finding(done, "array_api_strict")["reason"]
-    assert reason.endswith("sees virtual gpu:0, virtual gpu:1")
+    assert "sees virtual gpu:0, virtual gpu:1" in reason
 
 
 @pytest.mark.parametrize(("env", "reason", "cure"), [
