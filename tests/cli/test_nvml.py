@@ -59,18 +59,13 @@ def test_info_lists_the_gpus(rows, library):
     assert machine["driver_error"] is None
 
 
-@pytest.mark.parametrize(("env", "reason", "cure"), [
-    ({"TOY_COMPUTE": "cpu"}, "built for the CPU only", "install a build of toy for GPUs"),
-    ({"CUDA_VISIBLE_DEVICES": "2"}, "CUDA_VISIBLE_DEVICES='2' hides all 2 GPUs", "export CUDA_VISIBLE_DEVICES=0,1"),
-    ({"TOY_COMPUTE": "rocm"}, "built for rocm, the GPU is NVIDIA's", "for NVIDIA GPUs"),
-])  # fmt: skip
-def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
-    found = doctor(status=1, **env)
+def test_doctor_explains_unseen_gpus(doctor):
+    found = doctor(status=1, CUDA_VISIBLE_DEVICES="2")
     assert found["machine"]["state"] == "good"
     assert found["machine"]["reason"] == "Test GPU, Test GPU; NVIDIA driver 570.86.15"
     assert found["toy"]["state"] == "wrong"
-    assert reason in found["toy"]["reason"]
-    assert cure in found["toy"]["cure"]
+    assert "CUDA_VISIBLE_DEVICES='2' hides all 2 GPUs" in found["toy"]["reason"]
+    assert "export CUDA_VISIBLE_DEVICES=0,1" in found["toy"]["cure"]
 
 
 def test_doctor_names_the_process_that_has_taken_a_gpus_memory(doctor):
@@ -111,9 +106,8 @@ def test_doctor_explains_each_framework(backend, doctor):
     assert found["cure"]
 
 
-@pytest.mark.parametrize("gpus", ["0", "2"])
-def test_a_mismatched_driver_wants_a_restart(doctor, gpus):
-    found = doctor(status=1, FAKE_NVML_INIT_FAILS="18", FAKE_NVML_GPUS=gpus)
+def test_a_mismatched_driver_wants_a_restart(doctor):
+    found = doctor(status=1, FAKE_NVML_INIT_FAILS="18", FAKE_NVML_GPUS="0")
     for subject in ("machine", "toy"):
         assert found[subject]["state"] == "wrong"
         assert found[subject]["reason"].startswith(MISMATCH)

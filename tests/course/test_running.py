@@ -262,6 +262,7 @@ def test_what_a_tab_writes_is_its_own_and_a_new_folder_beside_it_is_kept(run_jso
     assert (tmp_path / "data" / "downloaded").is_file()
 
 
+@pytest.mark.weekly
 def test_a_notebook_runs_under_the_framework_that_it_imports(run_json):
     code = f"import {ONE}, xdevice\nxdevice.backend()"
     cell = {
