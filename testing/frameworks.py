@@ -5,8 +5,10 @@ from typing import NamedTuple
 import pytest
 
 from xdevice.errors import did_you_mean
-from xdevice.framework.adapters import available, has_device, is_optional, registered
+from xdevice.framework.adapters import registered
+from xdevice.framework.choosing import has_device
 from xdevice.framework.installing import SHORT_NAMES, is_installed
+from xdevice.framework.registry import available, is_optional
 
 
 class _Selection(NamedTuple):

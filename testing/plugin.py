@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from xdevice import XDeviceError, available, using
-from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.hardware.virtual import ENV
+from xdevice.integers import as_integer
 from xdevice.testing import (
     compiled,
     default_device,
@@ -44,8 +44,6 @@ PARTS = compiled, default_device, examples, exclusions, fixtures, marks, referen
 
 _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 
-pytest.register_assert_rewrite("xdevice.testing.contract")
-
 MARKS = {
     "gpu": (
         "gpu(n=1): needs n real GPUs under the framework; without them the test is skipped, "
@@ -63,6 +61,7 @@ MARKS = {
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     for module in PARTS:  # for each of `pytest_plugins` pytest would read every entry point anew
         pluginmanager.register(module, module.__name__)
+    pytest.register_assert_rewrite("xdevice.testing.contract")  # by each run of this process
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
     group.addoption(
         "--xdevice-backend",

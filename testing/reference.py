@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from _pytest.runner import runtestprotocol  # not public; plugins that repeat tests use it
 
-from xdevice.framework.adapters import available
+from xdevice.framework.registry import available
 from xdevice.testing.closeness import Recorded, assert_recorded, recording, snapshot
 from xdevice.testing.examples import draws_examples
 from xdevice.testing.frameworks import backends_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from xdevice import XDeviceError, transfer_guard, watch_transfers
-from xdevice.device import whole_number
+from xdevice.integers import whole_number
 
 if TYPE_CHECKING:
     from xdevice.transfers.guard import Level

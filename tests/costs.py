@@ -9,15 +9,20 @@ from xdevice.virtual import plugins
 MOST = 5.0  # seconds of processor time, of a test and its child processes
 BUSY = 2  # beside other work, the same test takes up to so many times that
 processor_time = pytest.StashKey[float]()
+of_forks = 0.0  # processor time of programs whose parent process goes on: see in_a_fork
+
+
+def used():
+    return sum(os.times()[:4]) + of_forks
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    before = sum(os.times()[:4])
+    before = used()
     try:
         return (yield)
     finally:
-        item.stash[processor_time] = sum(os.times()[:4]) - before
+        item.stash[processor_time] = used() - before
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,45 +15,127 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def in_a_fork(tmp_path_factory):
-    """Run programs of a framework, each in a fork of one process that has imported it.
+class Forks:
+    """A process that has imported modules, and runs each program in a fork of itself.
 
-    What is returned is as of `subprocess.run`. ``start`` are Python's arguments before the program.
+    ``start`` are Python's arguments before those of `tests/forks.py`.
     """
-    processes = {}
+
+    def __init__(self, modules, start, folders, costs):
+        command = [sys.executable, *start, HERE / "forks.py", *modules]
+        self._environment = without_ours()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self._environment,
+        )
+        self._folders = folders
+        self._costs = costs
+
+    def run(self, arguments, environment, folder=None, stdin="", forgotten=()):
+        """What is returned is as of `subprocess.run`. A variable that is None is removed.
+
+        ``forgotten`` are modules that the program imports once more.
+        """
+        own = self._folders.mktemp("program")
+        files = [own / name for name in ("in", "out", "err")]
+        for file, text in zip(files, (stdin, "", ""), strict=True):
+            file.write_text(text, encoding="utf-8")
+        request = {
+            "arguments": [str(word) for word in arguments],
+            "environment": environment,
+            "folder": str(folder or own),
+            "files": [str(file) for file in files],
+            "forgotten": forgotten,
+        }
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, f"it has not started: {self._process.args}"
+        status, seconds = answer.split()
+        self._costs.of_forks += float(seconds)
+        texts = [file.read_text("utf-8", "replace") for file in files[1:]]
+        return subprocess.CompletedProcess(arguments, int(status), *texts)
+
+    def become(self, arguments, environment, **options):
+        """Run Python with these arguments, and exactly this environment."""
+        others = dict.fromkeys(self._environment.keys() - environment.keys())
+        return self.run(arguments, {**others, **environment}, **options)
+
+    def close(self):
+        with self._process:  # which closes its input, and waits for it
+            pass
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory, pytestconfig):
+    """A function that returns the process for programs that need these modules."""
+    costs = pytestconfig.pluginmanager.get_plugin("costs")
+
+    @cache
+    def started(modules, start=()):
+        made.append(Forks(modules, start, tmp_path_factory, costs))
+        return made[-1]
+
+    made = []
+    yield started
+    for each in made:
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def in_a_fork(forks, tmp_path_factory):
+    """Run programs of a framework, each in a fork of one process that has imported it."""
 
     def run(framework, code, *start, **environment):
         if not start and framework in ("paddle", "mxnet"):
-            framework = (
-                "numpy"  # they ask for virtual GPUs, or for xdevice, before they are imported
-            )
-        if (framework, start) not in processes:
-            command = [sys.executable, *start, HERE / "forks.py", framework]
-            env = {
-                name: text for name, text in os.environ.items() if not name.startswith("XDEVICE")
-            }
-            processes[framework, start] = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
-            )
-        process = processes[framework, start]
-        folder = tmp_path_factory.mktemp("program")
-        program, out, err = (folder / name for name in ("program.py", "out", "err"))
+            # they ask for virtual GPUs, or for xdevice, before they are imported
+            framework = "numpy"
+        program = tmp_path_factory.mktemp("program") / "program.py"
         program.write_text(code, encoding="utf-8")
-        out.touch()
-        err.touch()
-        paths = {"folder": folder, "path": program, "out": out, "err": err}
-        request = {name: str(path) for name, path in paths.items()} | {"environment": environment}
-        print(json.dumps(request), file=process.stdin, flush=True)
-        status = process.stdout.readline()
-        assert status, f"it has not started: {process.args}"
-        texts = [file.read_text("utf-8") for file in (out, err)]
-        return subprocess.CompletedProcess(process.args, int(status), *texts)
+        return forks((framework,), start).run([program], environment, program.parent)
 
-    yield run
-    for process in processes.values():
-        with process:  # which closes its input, and waits for it
-            pass
+    return run
+
+
+# What takes long to import: of Python, of others if they are installed, and what commands need of ours.
+MODULES = (
+    *("argparse", "asyncio", "concurrent.futures.thread", "importlib.metadata", "inspect", "json"),
+    *("subprocess", "tempfile", "zipfile", "numpy", "psutil", "rich.live"),
+    *(f"xdevice.tools.cli.{name}" for name in ("doctor", "emulate", "info", "virtual", "watch")),
+)
+WITH_RICH = tuple(f"xdevice.tools.cli.{name}" for name in ("bench", "chapter", "launch", "run"))
+
+
+@pytest.fixture(scope="session")
+def python(forks):
+    """Run Python, as by `subprocess.run`, in a fork of a process that has imported ours, and used nothing of it."""
+    modules = MODULES + WITH_RICH if find_spec("rich") else MODULES
+    modules = tuple(name for name in modules if find_spec(name.partition(".")[0]))
+
+    def run(*arguments, env=None, cwd=None, stdin=""):
+        # which reads the environment at its import
+        options = {"folder": cwd, "stdin": stdin, "forgotten": ["xdevice"]}
+        return forks(modules).become(arguments, env or without_ours(), **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def new_python():
+    """The same in a new process, for what happens as Python starts, or is imported first."""
+
+    def run(*arguments, env=None, cwd=None, stdin=""):
+        options = {"capture_output": True, "text": True, "timeout": 150, "check": False}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=env or without_ours(), cwd=cwd, input=stdin, **options)
+
+    return run
+
+
+def without_ours():
+    return {name: text for name, text in os.environ.items() if not name.startswith("XDEVICE")}
 
 
 @pytest.fixture(scope="session")
@@ -76,21 +160,33 @@ def toy_path(tmp_path):
 
 
 @pytest.fixture
-def run(toy_path, tmp_path):
-    """A function that runs code in a new process, which can use the toy framework."""
+def run(toy_path, python):
+    """A function that runs code where xdevice is imported, and which can use the toy framework."""
+    return with_toy(python, toy_path)
 
+
+@pytest.fixture
+def run_alone(toy_path, new_python):
+    """The same in a new process, for what depends on which of our modules is imported first."""
+    return with_toy(new_python, toy_path)
+
+
+def with_toy(python, folder):
     def run(code, **env):
-        path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
-        process = subprocess.run(
-            [sys.executable, "-c", "import xdevice\n" + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**clean, "PYTHONPATH": path, **env},
-            cwd=tmp_path,
-        )
+        code = "import xdevice\n" + textwrap.dedent(code)
+        process = python("-c", code, env={**found_in(folder), **env}, cwd=folder)
         assert process.returncode == 0, process.stderr
         return process.stdout.strip()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def with_path():
+    """A function that returns the environment in which Python finds modules in folders, too."""
+    return found_in
+
+
+def found_in(*folders):
+    path = [*map(str, folders), *filter(None, sys.path)]
+    return {**without_ours(), "PYTHONPATH": os.pathsep.join(path)}

@@ -22,9 +22,10 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework import at_import
-from xdevice.framework.adapters import Backend, before_loading, entry_points_of, imported
+from xdevice.framework.adapters import Backend, before_loading, imported
 from xdevice.framework.choosing import decided
-from xdevice.hardware.devices import after_synchronizing
+from xdevice.framework.registry import entry_points_of
+from xdevice.hardware.questions import after_synchronizing
 from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
 from xdevice.virtual import bus, children, models, visible_devices
 from xdevice.virtual.fits import process as fits_process

@@ -11,7 +11,7 @@ AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 """The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
 
 COMMANDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "commands")
-"""The folder with ``nvidia-smi``, first on ``PATH`` while virtual GPUs stand in."""
+"""The folder with ``nvidia-smi`` and ``pynvml``, first on the paths while virtual GPUs stand in."""
 
 _PYTHON = "XDEVICE_VIRTUAL_PYTHON"  # which runs these commands, whatever Python a program finds
 _WARNED = "XDEVICE_{}_WARNED"
@@ -24,6 +24,7 @@ def propagate(request: Request) -> None:
     _put_first("PYTHONPATH", AT_START)
     if request.stand_in:
         _put_first("PATH", COMMANDS, os.defpath)
+        _put_first("PYTHONPATH", COMMANDS)
         os.environ[_PYTHON] = sys.executable
 
 

@@ -15,14 +15,26 @@ class Model(NamedTuple):
 
     @property
     def context(self) -> int:
-        """The bytes that CUDA's context, with the code of PyTorch's kernels, takes for each process.
+        """The bytes that CUDA's context takes for each process: the middle of what was recorded."""
+        return sum(CONTEXTS.get(self.capability, CONTEXT)) // 2
 
-        A fit to what about ten out-of-memory errors in public issues of 2024 to 2026 say beside what PyTorch
-        had reserved: 100 to 140 MiB on a T4, 197 on an RTX 2080 Ti, 409 to 512 on an A100, 504 on an
-        RTX 4090, 507 on an L40, 595 on an RTX 5090. A context has memory for each thread.
-        """
-        return (55 << 20) + 2150 * self.multiprocessors * self.threads
 
+CONTEXTS = {
+    (7, 0): (800 << 20, 1281 << 20),
+    (7, 5): (135 << 20, 240 << 20),
+    (8, 0): (409 << 20, 501 << 20),
+    (8, 6): (210 << 20, 323 << 20),
+    (8, 9): (236 << 20, 507 << 20),
+    (9, 0): (512 << 20, 670 << 20),
+    (12, 0): (307 << 20, 595 << 20),
+}
+"""What CUDA's context, with the code of PyTorch's kernels, was recorded to take in each process, least and most.
+
+By the GPU's compute capability; `docs/use/fits.md` names the recordings.
+"""
+
+CONTEXT = (135 << 20, 670 << 20)
+"""The same on a GPU that is not known, without those of capability 7.0."""
 
 MODELS = {
     "h200": Model("NVIDIA H200", 132, 2048, 143155 << 20, (9, 0)),

@@ -3,9 +3,9 @@
 import os
 
 from xdevice.contract import Request
-from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
 from xdevice.hardware.virtual import ENV
+from xdevice.integers import as_integer
 from xdevice.units import parsed_size
 from xdevice.virtual import models
 

@@ -34,16 +34,14 @@ from xdevice.errors import (
     XDeviceError as XDeviceError,
 )
 from xdevice.files.save_load import load as load, save as save
-from xdevice.framework.adapters import available as available
+from xdevice.framework.registry import available as available
 from xdevice.framework.choosing import backend as backend, use as use, using as using
 from xdevice.framework.watched import strict as strict
 from xdevice.hardware.batch_size import find_batch_size as find_batch_size
-from xdevice.hardware.devices import (
-    as_device as as_device,
+from xdevice.hardware.devices import as_device as as_device, cpu as cpu, gpu as gpu
+from xdevice.hardware.questions import (
     count as count,
-    cpu as cpu,
     devices as devices,
-    gpu as gpu,
     native as native,
     num_gpus as num_gpus,
     properties as properties,
@@ -81,13 +79,13 @@ from xdevice.tensors.creation import (
 from xdevice.tensors.exchange import convert as convert, to_numpy as to_numpy
 from xdevice.tensors.gradients import value_and_grad as value_and_grad
 from xdevice.tensors.namespace import namespace as namespace
+from xdevice.tensors.moving import to_device as to_device
 from xdevice.tensors.placement import (
     backend_of as backend_of,
     check_same_device as check_same_device,
     device_of as device_of,
     devices_of as devices_of,
     is_same_device as is_same_device,
-    to_device as to_device,
 )
 from xdevice.transfers.guard import transfer_guard as transfer_guard
 from xdevice.transfers.report import watch_transfers as watch_transfers

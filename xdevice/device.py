@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import operator
-import re
 from dataclasses import FrozenInstanceError
 from functools import total_ordering
 from types import TracebackType
-from typing import Any
 
-from xdevice.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DeviceSpellingError,
-    DeviceTypeError,
-    XDeviceError,
-    did_you_mean,
-    shortened,
+from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
+from xdevice.integers import as_integer
+from xdevice.spelling import (
+    COMMON,
+    MAX_INDEX,
+    common_word,
+    kind_and_index,
+    similar_word,
+    too_large,
 )
 
 __all__ = ["Device"]
-
-MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 32-bit integer
-_MAKERS_WORDS = frozenset({"cuda", "rocm", "hip", "mps", "metal", "xpu"})  # for a GPU
-_GPU_WORDS = _MAKERS_WORDS | {"vgpu"}  # a virtual GPU, where PyTorch or PaddlePaddle names it
-_COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_FRAMEWORK_WORDS = frozenset({"meta"})  # not misspelt: it is not "metal"
-
-# a word, except the words around it: in ``Place(gpu:1)``, ``/task:0/gpu:1`` and ``TFRT_CPU_0``;
-# array-api-strict's words end in digits
-_WORD = (
-    r"(?P<kind>(?!(?:place|job|replica|task|device)\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
-)
-_INDEX = r"(?P<index>0|[1-9][0-9]*)"
-_JOB = r"(?:(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?/)?"
-_SPELLINGS = [
-    # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
-    # /job:localhost/replica:0/task:0/device:GPU:1
-    rf"{_JOB}(?:device:)?{_WORD}(?::{_INDEX})?",
-    rf"{_WORD}\({_INDEX}?\)",  # gpu(1), cpu()
-    rf"place\({_WORD}(?::{_INDEX})?\)",  # Place(gpu:1)
-    rf"device\(type='{_WORD}'(?:, index={_INDEX})?\)",  # device(type='cuda', index=1)
-    rf"tfrt_{_WORD}_{_INDEX}",  # TFRT_CPU_0
-    rf"{_WORD}device\(id={_INDEX}(?:, [^()]*(?:\([^()]*\)[^()]*)*)?\)",  # CudaDevice(id=1)
-]
-_PATTERNS = [re.compile(spelling, re.IGNORECASE | re.ASCII) for spelling in _SPELLINGS]
 
 _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the same object
 _parsed: dict[str, Device] = {}  # each string parsed so far
@@ -178,27 +151,10 @@ def parse(spelling: str) -> Device:
     """The device that a string names, in any framework's spelling."""
     device = _parsed.get(spelling)
     if device is None:
-        kind, index = _parts(spelling)
-        _check_spelling(kind, spelling)
+        kind, index = kind_and_index(spelling)
+        _check_is_no_typo(kind, spelling)
         device = _parsed[spelling] = _device(kind, index)
     return device
-
-
-def _parts(spelling: str) -> tuple[str, int]:
-    """The kind and the index, by the first of `_SPELLINGS` that fits."""
-    matches = (pattern.fullmatch(spelling) for pattern in _PATTERNS)
-    match = next(filter(None, matches), None)
-    if match is None:
-        examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
-        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
-    glued = match["kind"].removeprefix(match["letters"])  # as in "gpu1"; other words end in digits
-    if glued and _common_word(match["letters"]) in _COMMON:
-        meant = f"{match['letters']}:{glued}"
-        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; did you mean {meant!r}?")
-    digits = match["index"] or "0"
-    if len(digits) > 10 or int(digits) > MAX_INDEX:
-        raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
-    return _common_word(match["kind"]), int(digits)
 
 
 def as_kind(word: str) -> str:
@@ -207,7 +163,7 @@ def as_kind(word: str) -> str:
     A misspelt word is an error.
     """
     kind = any_kind(word)
-    _check_spelling(kind, word)
+    _check_is_no_typo(kind, word)
     return kind
 
 
@@ -219,8 +175,8 @@ def any_kind(word: str) -> str:
     """
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
-    kind = _common_word(word)
-    if kind not in _COMMON and _parts(word) != (kind, 0):
+    kind = common_word(word)
+    if kind not in COMMON and kind_and_index(word) != (kind, 0):
         raise DeviceSpellingError(
             f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'"
         )
@@ -239,7 +195,7 @@ def check_index(index: object) -> int:
             f"device index {shortened(number)} is negative; write gpu(0) for the first GPU"
         )
     if number > MAX_INDEX:
-        raise DeviceSpellingError(_too_large(f"device index {shortened(number)}"))
+        raise DeviceSpellingError(too_large(f"device index {shortened(number)}"))
     return number
 
 
@@ -248,59 +204,14 @@ def is_common(device: Device) -> bool:
 
     A framework may use a word of its own, or the name of a second CPU, for a GPU.
     """
-    return device.kind in _COMMON and (device.kind != "cpu" or device.index == 0)
+    return device.kind in COMMON and (device.kind != "cpu" or device.index == 0)
 
 
-def as_integer(value: Any) -> int | None:
-    """The value as an int, if it is an integer.
-
-    ``True`` and ``1.0`` are not.
-    """
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)
-    except Exception:  # not only TypeError: a tensor of several numbers may raise any
-        return None
-
-
-def whole_number(value: object, message: str, least: int = 0, end: float = float("inf")) -> int:
-    """The value as an int from ``least`` to below ``end``.
-
-    Else an error with that message.
-    """
-    number = as_integer(value)
-    if number is None:
-        raise ArgumentTypeError(message)
-    if not least <= number < end:
-        raise ArgumentError(message)
-    return number
-
-
-def _common_word(word: str) -> str:
-    """The word in lower case; ``gpu`` for each maker's word."""
-    word = word.lower()
-    return "gpu" if word in _GPU_WORDS else word
-
-
-def _check_spelling(kind: str, spelling: str) -> None:
-    """Raise an error if the kind is like a common word, and so misspelt.
-
-    Not if there is a device of that kind already.
-    """
-    if kind in _COMMON or kind in _FRAMEWORK_WORDS or len(kind) < 3:
-        return
-    if any(kind == device_kind for device_kind, _ in list(_devices)):
-        return
-    letters = kind.rstrip("0123456789")
-    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.75)
-    if hint:
+def _check_is_no_typo(kind: str, spelling: str) -> None:
+    """Raise an error if the kind is like a common word, unless there is a device of that kind already."""
+    hint = similar_word(kind)
+    if hint and not any(kind == device_kind for device_kind, _ in list(_devices)):
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
-
-
-def _too_large(index: str) -> str:
-    limit = f"{MAX_INDEX}, the largest that a device can have"
-    return f"{index} is over {limit}; write gpu(0), gpu(1), …"
 
 
 def _device(kind: str, index: int) -> Device:

@@ -205,7 +205,7 @@ def _open_nvml() -> tuple[Nvml | None, str | None]:
     And NVML's error, if it gave one.
     """
     nvml: Nvml = _import_optional("pynvml")
-    if nvml is None:
+    if nvml is None or hasattr(nvml, "IS_VIRTUAL"):  # that of virtual GPUs
         return None, None
     try:
         nvml.nvmlInit()

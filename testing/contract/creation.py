@@ -25,10 +25,10 @@ from xdevice import (
     zeros,
 )
 from xdevice.errors import ArgumentError, NotATensorError
-from xdevice.hardware import devices as hardware
+from xdevice.hardware import questions as hardware
 from xdevice.tensors import creation
 from xdevice.tensors.exchange import convert, to_numpy
-from xdevice.tensors.placement import to_device
+from xdevice.tensors.moving import to_device
 from xdevice.testing import Native, Tensor
 from xdevice.testing.contract.promises import FIXED, Promises, home, needs, raised, values
 

@@ -25,8 +25,9 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, 
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.tensors.creation import ones, tensor
-from xdevice.tensors.placement import device_of, devices_of, to_device
-from xdevice.tensors.trees.tree import LeavesByPlace
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import device_of, devices_of
+from xdevice.tensors.trees.by_place import LeavesByPlace
 from xdevice.testing import Tensor
 from xdevice.testing.contract.gradients import as_row, total
 from xdevice.testing.contract.parallel import rows, twice

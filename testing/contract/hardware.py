@@ -29,17 +29,9 @@ from xdevice.errors import (
     VirtualDeviceError,
 )
 from xdevice.framework import choosing
-from xdevice.hardware import devices as hardware
-from xdevice.hardware.devices import (
-    as_device,
-    count,
-    cpu,
-    devices,
-    gpu,
-    num_gpus,
-    properties,
-    synchronize,
-)
+from xdevice.hardware import questions as hardware
+from xdevice.hardware.devices import as_device, cpu, gpu
+from xdevice.hardware.questions import count, devices, num_gpus, properties, synchronize
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.tensors.creation import ones, tensor, zeros
 from xdevice.tensors.exchange import to_numpy

@@ -26,7 +26,7 @@ from xdevice import (
 )
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
 from xdevice.framework import choosing
-from xdevice.hardware.devices import synchronize
+from xdevice.hardware.questions import synchronize
 from xdevice.tensors.exchange import to_numpy
 from xdevice.testing import Tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised

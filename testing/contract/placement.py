@@ -31,11 +31,12 @@ from xdevice.errors import (
 )
 from xdevice.framework import choosing
 from xdevice.framework.ownership import known_of
-from xdevice.hardware import devices as hardware
+from xdevice.hardware import questions as hardware
 from xdevice.tensors.creation import full, ones, seed, tensor
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.gradients import value_and_grad
-from xdevice.tensors.placement import device_of, to_device
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import device_of
 from xdevice.testing import Model, Native, Tensor
 from xdevice.testing.contract.promises import (
     FIRST,

@@ -12,7 +12,7 @@ import pytest
 
 from xdevice import DeviceNotFoundError, data_parallel, device_of, prefetch, replicate, split_batch
 from xdevice.tensors.creation import ones, rand, seed
-from xdevice.tensors.placement import to_device
+from xdevice.tensors.moving import to_device
 from xdevice.testing import Native, Tensor
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.promises import (

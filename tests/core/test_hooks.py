@@ -9,8 +9,8 @@ from xdevice.framework.import_hook import after_import
 ALL = "devices fallback memory scopes timing virtual"
 
 
-def test_no_import_installs_a_hook(run):
-    out = run(f"""
+def test_no_import_installs_a_hook(run_alone):
+    out = run_alone(f"""
         import importlib, sys
         import xdevice.framework.at_import, xdevice.framework.watched
         finders = list(sys.meta_path)
@@ -18,7 +18,7 @@ def test_no_import_installs_a_hook(run):
             importlib.import_module(f"xdevice.hardware.{{name}}")
         import xdevice.tensors.placement
         from xdevice.framework.adapters import before_loading
-        from xdevice.hardware.devices import after_synchronizing
+        from xdevice.hardware.questions import after_synchronizing
         print(before_loading, after_synchronizing, sys.meta_path == finders)
     """)
     assert out == "[] [] True"
@@ -28,8 +28,8 @@ def test_no_import_installs_a_hook(run):
     ("scopes", "with xdevice.Device('cpu'): pass"),
     ("devices", "assert xdevice.Device('cpu') != object()"),
 ])  # fmt: skip
-def test_the_first_use_imports_the_upper_layer(run, module, first):
-    out = run(
+def test_the_first_use_imports_the_upper_layer(run_alone, module, first):
+    out = run_alone(
         f"""
         import sys, xdevice
         before = "xdevice.hardware.{module}" in sys.modules

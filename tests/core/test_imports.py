@@ -168,11 +168,11 @@ FIRST_USES = {
 
 
 @pytest.mark.parametrize("first", FIRST_USES)
-def test_virtual_gpus_come_with_any_first_use(run, first):
-    out = run(FIRST_USES[first], XDEVICE_VIRTUAL_GPUS="2", XDEVICE_BACKEND="toy").splitlines()
+def test_virtual_gpus_come_with_any_first_use(run_alone, first):
+    out = run_alone(FIRST_USES[first], XDEVICE_VIRTUAL_GPUS="2", XDEVICE_BACKEND="toy").splitlines()
     assert out[0] == "enabled 2 False"
     assert out[-1] in ("gpu:1", "False", "2")
 
 
-def test_with_device_may_be_the_first_use(run):
-    assert run("with xdevice.Device('cpu') as d: print(d)", XDEVICE_BACKEND="toy") == "cpu:0"
+def test_with_device_may_be_the_first_use(run_alone):
+    assert run_alone("with xdevice.Device('cpu') as d: print(d)", XDEVICE_BACKEND="toy") == "cpu:0"

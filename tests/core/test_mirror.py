@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 MIRROR = Path(__file__).parents[1] / "mirror.py"
 
 
+@pytest.mark.weekly
 def test_the_mirror_prints_a_row_for_each_folder():
     command = [sys.executable, str(MIRROR)]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout

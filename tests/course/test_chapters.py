@@ -6,7 +6,8 @@ import textwrap
 import pytest
 
 from xdevice.errors import ArgumentError
-from xdevice.tools.course.read import Prose, read, tabs_to_run
+from xdevice.tools.cli.chapter import tabs_to_run
+from xdevice.tools.course.read import Prose, read
 
 D2L_CLASSIC = """
     # GPUs
@@ -363,6 +364,8 @@ def test_tabs_have_the_names_of_frameworks_in_any_spelling(chapter):
         tabs_to_run(read_chapter, ["tensorflow"])
     with pytest.raises(ArgumentError, match="'rust' is not a tab or a framework"):
         tabs_to_run(read_chapter, ["rust"])
+    with pytest.raises(ArgumentError, match="did you mean 'pytorch'"):
+        tabs_to_run(read_chapter, ["pytroch"])
 
 
 @pytest.mark.parametrize(
@@ -525,5 +528,5 @@ def test_an_admonition_keeps_its_title_and_a_formula_of_myst_its_marks(chapter):
     """
     prose = [part.text for part in chapter(text).parts if isinstance(part, Prose)]
     assert " ".join("\n".join(prose).split()) == (
-        "**Note** First second $$ a + b $$ **Hot** Careful."
+        "> > **Note** > > First > second $$ a + b $$ (sum) > > **Hot** > > Careful."
     )

@@ -36,6 +36,15 @@ def test_an_error_that_is_known_has_a_reason(error, reason):
     assert explained(("x = 1", error)) == [(reason, 0)]
 
 
+@pytest.mark.parametrize(("virtual", "reason"), [
+    ("", "it needs a GPU; xdevice chapter --gpus 2 gives it virtual ones"), ("2:stand-in", ""),
+])  # fmt: skip
+def test_a_cell_that_needs_a_gpu_is_told_of_virtual_ones(virtual, reason, monkeypatch):
+    monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", virtual)
+    error = "AssertionError: Torch not compiled with CUDA enabled"
+    assert explained(("x.cuda()", error)) == [(reason, 0)]
+
+
 @pytest.mark.parametrize("error", [
     "FileNotFoundError: [Errno 2] No such file or directory: '../data/a.csv'",
     "FileNotFoundError: ../data/a.csv not found.",

@@ -1,6 +1,7 @@
 """The HTML page of a chapter."""
 
 import re
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 from xdevice.tools.course.compare import rows_of
 from xdevice.tools.course.page import page
 from xdevice.tools.course.prose import prose_as_html
-from xdevice.tools.course.read import Cell, Chapter, Prose
+from xdevice.tools.course.read import Cell, Chapter, Prose, chapter_from
 from xdevice.tools.course.run import Outcome, TabRun
-from xdevice.tools.course.values import Picture
+from xdevice.tools.course.values import Curve, Picture
 from xdevice.tools.launcher.children import Child
 
 PICTURE = Picture("image/svg+xml", "<svg/>")
@@ -36,7 +37,7 @@ def test_the_page_says_under_what_it_was_run():
 
 def test_the_page_has_the_title_once_the_prose_in_its_place_and_the_error_that_is_the_lesson():
     parts = (
-        Prose("# [**Two** `devices`] {#two}\n\nBefore <b>"),
+        Prose("# [**Two** `devices`] {#two}\n\nBefore <b>bold</b> List<int><!-- y -->"),
         Cell("x + y", tags=("raises-exception",)),
         Prose("## After\n", frozenset({"torch"})),
         Prose("JAX", frozenset({"jax"})),
@@ -46,7 +47,7 @@ def test_the_page_has_the_title_once_the_prose_in_its_place_and_the_error_that_i
         html.index(text)
         for text in (
             "<h1>[<strong>Two</strong> <code>devices</code>]</h1>",
-            "Before &lt;b&gt;",
+            "Before <b>bold</b> List&lt;int&gt;</p>",
             '<span class="n">y</span>',
             "RuntimeError: on two &lt;cpu&gt;",
             "<h2>After</h2>",
@@ -78,10 +79,25 @@ def test_a_cell_that_only_some_tabs_have_is_in_their_panels():
     assert re.findall(r'class="panel (\w+)"', html) == ["jax"]
 
 
-def test_pictures_are_beside_one_another():
-    html = html_of(dict.fromkeys(["torch", "jax"], Outcome("ok", pictures=(PICTURE,))))
-    (grid,) = re.findall(r'<div class="pictures">(.*?)</div>', html)
+def test_pictures_are_beside_one_another_or_one_for_all():
+    outcomes = {
+        "torch": Outcome("ok", pictures=(PICTURE,)),
+        "jax": Outcome("ok", pictures=(PICTURE,), curves=(Curve("loss", (0.0,), (1.0,)),)),
+    }
+    (grid,) = re.findall(r'<div class="pictures">(.*?)</div>', html_of(outcomes))
     assert re.findall("<figcaption>(.*?)</figcaption>", grid) == ["PyTorch", "JAX"]
+    assert html_of(dict.fromkeys(outcomes, outcomes["jax"])).count("<figure>") == 1
+
+
+@pytest.mark.parametrize(
+    ("tag", "shown"), [("", 1), ("hide-input", 1), ("remove_input", 0), ("remove-cell", 0)]
+)
+def test_tags_of_jupyter_book_hide_code_from_readers(tag, shown):
+    parts = (Cell("1 + 1", tags=(tag,)),)
+    html = html_of({"torch": Outcome("ok", "2")}, parts)
+    assert html.count('<pre class="code">') == shown
+    assert html.count("<details>") == tag.count("hide")
+    assert html_of({"torch": Outcome("ok", "2")}, parts, review=True).count('class="code"') == 1
 
 
 def test_verdicts_are_for_authors():
@@ -103,10 +119,55 @@ def test_verdicts_are_for_authors():
         ("{ref}`the chapter <gpu>`", "<em>the chapter</em>"),
         ("的[**`x`加**]。(~~slide~~)", "<strong><code>x</code>加</strong>\u200a。</p>"),
         ("```python\n!ls\nimport x\n```", '<span class="kn">import</span>'),
+        ("$n$ is 3", "<mi>n</mi>"),
+        ("is $n$).", "</math>).</span>"),
+        ("a<br>b <img src='a.svg' width=9>", '<br>b <img alt="" src="data:'),
+        ("<a href='javascript:x()' onclick='x()'>a</a>", "<a>a</a>"),
+        ("<div>\n<script>x()</script>\n<b>a</b></div>", "<div>\n\n<b>a</b></div>"),
+        ("- [x] done", '<input type="checkbox" disabled checked>'),
         ("![a picture](there_is_none.png)", "<em>a picture</em>"),
         ("![a picture](a.svg)", '<img alt="a picture" src="data:image/svg+xml;base64,PHN2Zy8+">'),
     ],
 )
 def test_prose(text, html, tmp_path):
     (tmp_path / "a.svg").write_text("<svg/>")
-    assert html in prose_as_html(text, tmp_path)
+    assert html in prose_as_html([text], tmp_path)[0]
+
+
+def test_figures_tables_and_equations_are_numbered_across_passages():
+    text = """
+        (here)=
+        # A plan
+
+        See {numref}`machine`, {eq}`sum`, {ref}`here`, [^1] and {numref}`Figure %s <machine>`.
+
+        ```{code-cell}
+        1
+        ```
+
+        ```{figure} there_is_none.png
+        ---
+        name: machine
+        ---
+        Two $n$.
+        ```
+
+        $$ a $$ (sum)
+
+        | a |
+        |---|
+        | b |
+        :Letters
+        :label:`letters`
+
+        [^1]: A note, see :numref:`letters`.
+    """
+    chapter = chapter_from(textwrap.dedent(text), Path("chapter.md"))
+    proses = [part.text for part in chapter.parts if isinstance(part, Prose)]
+    first, second = prose_as_html(proses, Path())
+    assert "See Fig. 1, (1), A plan, <sup" in first
+    assert "<em>Figure 1</em>" in first
+    assert "<figure><figcaption>Fig. 1: Two <span" in second
+    assert "<span>(1)</span>" in second
+    assert "<caption>Table 1: Letters</caption>" in second
+    assert "A note, see Table 1." in second

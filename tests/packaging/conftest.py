@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,7 @@ def source(project_files, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
+def built(tmp_path_factory, forks):
     """Build ``what``, "wheel" or "sdist", of the project in a folder: the file."""
 
     def build(what, folder):
@@ -50,8 +49,7 @@ def built(tmp_path_factory):
         code = (
             f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
         )
-        command = [sys.executable, "-c", code, out]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        done = forks(("setuptools.build_meta",)).run(["-c", code, out], {}, folder)
         assert done.returncode == 0, done.stdout + done.stderr
         return next(out.iterdir())
 

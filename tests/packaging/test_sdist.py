@@ -42,6 +42,7 @@ def test_it_has_every_file_of_the_project_and_nothing_else(sdist, project_files,
     assert files - made == set(project_files) - made
 
 
+@pytest.mark.weekly
 def test_both_archives_are_the_same_from_another_folder_at_another_time(
     built, sdist, wheel, tmp_path
 ):

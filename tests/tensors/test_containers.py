@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import xdevice
-from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace
+from xdevice.tensors.trees.by_place import LeavesByPlace
+from xdevice.tensors.trees.tree import FlatTree
 
 
 class Filtering(set):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xdevice.contract import CAPABILITIES, PROVIDED
-from xdevice.framework.adapters import ORDER, entry_points_of
+from xdevice.framework.registry import ORDER, entry_points_of
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(

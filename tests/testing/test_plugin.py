@@ -9,7 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 import xdevice
-from xdevice.framework.adapters import ORDER, find, has_device
+from xdevice.framework.adapters import find
+from xdevice.framework.choosing import has_device
+from xdevice.framework.registry import ORDER
 
 pytest_plugins = ["pytester"]
 
@@ -238,14 +240,10 @@ def test_a_wrong_number_of_gpus_is_shown(pytester):
 
 def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
-    assert collected(run, EACH, "--xdevice-backend=pages") == [
-        "pages-cpu:0",
-        "pages-gpu:0",
-        "pages-gpu:1",
-    ]
-    assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == [
-        "pages-cpu:0"
-    ]
+    options = "--xdevice-backend=pages", "--collect-only", "-q"
+    gpus = ["pages-gpu:0", "pages-gpu:1"]
+    assert ids(run(EACH, *options, fork=False)) == ["pages-cpu:0", *gpus]
+    assert ids(run(EACH, *options, "--xdevice-virtual-gpus=0", fork=False)) == ["pages-cpu:0"]
 
 
 @pytest.mark.parametrize("before", [None, "3"])

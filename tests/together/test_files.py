@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import xdevice
-from xdevice.framework.adapters import ORDER
+from xdevice.framework.registry import ORDER
 from xdevice.testing.contract.storage import DTYPES, stored_bits, tensor_or_none
 
 pytestmark = pytest.mark.skipif(

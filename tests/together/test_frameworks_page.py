@@ -6,7 +6,8 @@ import pytest
 
 import xdevice
 from xdevice.contract import CAPABILITIES
-from xdevice.framework.adapters import ORDER, registered
+from xdevice.framework.adapters import registered
+from xdevice.framework.registry import ORDER
 
 MAY_BE_LEFT_OUT = {
     "is_data",

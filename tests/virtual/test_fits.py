@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from xdevice.framework.adapters import entry_points_of, find
+from xdevice.framework.adapters import find
+from xdevice.framework.registry import entry_points_of
 from xdevice.hardware.virtual import GROUP
 from xdevice.virtual.fits.process import check_is_measured
 

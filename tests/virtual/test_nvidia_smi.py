@@ -68,17 +68,29 @@ def test_memory_is_that_of_the_processes_which_exist(shown, monkeypatch, tmp_pat
 def test_a_program_sees_the_memory_that_it_has(backend, plug_in):
     program = """
 import os, torch
+import pynvml, xdevice.machine
+pynvml.nvmlInit()
+memory = [pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(1))]
 x = torch.ones(50 << 20, device="cuda:1")
 os.system("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits")
+memory.append(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(1)))
+print(memory[0].used >> 20, memory[1].used >> 20, memory[1].total >> 20)
+print(pynvml.nvmlDeviceGetCount(), len(xdevice.machine.holders()))
+try:
+    pynvml.nvmlDeviceGetTemperature(0, pynvml.NVML_TEMPERATURE_GPU)
+except pynvml.NVMLError as error:
+    print(error)
 """
     command = [sys.executable, "-m", "xdevice", "emulate", "--gpus", "2", "--model", "t4"]
     environment = {key: value for key, value in os.environ.items() if "VIRTUAL" not in key}
     run = subprocess.run(
         [*command, "-c", program], env=environment, capture_output=True, text=True, timeout=150
     )
-    first, second = map(int, run.stdout.split())
-    assert first == 0
-    assert 200 <= second < 500  # with CUDA's context
+    first, second, before, after, total, *others = run.stdout.split()
+    assert (first, before, total) == ("0", "0", "15102")
+    assert 200 <= int(second) < 500  # with CUDA's context
+    assert after == second
+    assert " ".join(others) == "2 0 Not Supported"
 
 
 @pytest.mark.parametrize(

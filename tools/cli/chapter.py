@@ -2,15 +2,18 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.contract import Request
 from xdevice.errors import ArgumentError
 from xdevice.escaping import escaped
-from xdevice.framework.adapters import available, not_installed
+from xdevice.framework.adapters import registered
 from xdevice.framework.choosing import backend
+from xdevice.framework.installing import framework_named
+from xdevice.framework.registry import available, not_installed
 from xdevice.machine import usable_threads
 from xdevice.tools.cli import chapter_report
 from xdevice.tools.cli.chapter_report import Report
@@ -18,9 +21,9 @@ from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
 from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
 from xdevice.tools.cli.probe import check_virtual_gpus
 from xdevice.tools.cli.program import CHAPTERS, missing
-from xdevice.tools.course.compare import Row, rows_of, rows_to_repeat
+from xdevice.tools.course.compare import rows_of, rows_to_repeat
 from xdevice.tools.course.failures import missing_packages
-from xdevice.tools.course.read import SKIPPED, Chapter, read, tabs_to_run
+from xdevice.tools.course.read import SKIPPED, Chapter, read
 from xdevice.tools.course.record import (
     Change,
     changes_since,
@@ -28,7 +31,15 @@ from xdevice.tools.course.record import (
     record_path,
     write_record,
 )
-from xdevice.tools.course.run import Layout, RunOptions, Trial, layout_of, package_folders, run
+from xdevice.tools.course.run import (
+    Layout,
+    RunOptions,
+    TabRun,
+    Trial,
+    layout_of,
+    package_folders,
+    run,
+)
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
@@ -102,15 +113,7 @@ def main(options: argparse.Namespace) -> int:
     layout = layout_of(path)
     _say_what_is_missing(chapter, tabs, layout)
     _say_what_is_shared(layout)
-    with Progress(path.name, options.json, _newest_cell()) as progress:
-        jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
-        run_options = RunOptions(jobs, options.timeout, options.keep_going, progress)
-        runs, interrupted = run(chapter, [Trial(tab) for tab in tabs], layout, run_options)
-        seeds = options.seeds or (1 if options.check else _SEEDS)
-        trials = _with_other_seeds(rows_to_repeat(rows_of(runs)), seeds)
-        if trials and not interrupted:
-            more_runs, interrupted = run(chapter, trials, layout, run_options)
-            runs += more_runs
+    runs, interrupted = _run(chapter, tabs, layout, options)
     first_runs = [tab_run for tab_run in runs if tab_run.seed == 0]
     changes: list[Change] | None = None
     if recorded is not None:
@@ -120,12 +123,14 @@ def main(options: argparse.Namespace) -> int:
         print(f"xdevice: {str(outputs)!r} {words}", file=sys.stderr, flush=True)
     elif options.record:
         write_record(outputs, first_runs)
+        _say_what_is_written(outputs)
     report = Report(chapter, runs, rows_of(runs), changes)
     if options.html:
         from xdevice.tools.course.page import page  # with what it needs
 
         html = page(chapter, runs, report.rows, _virtual_gpus(), options.review)
         options.html.write_text(html, encoding="utf-8")
+        _say_what_is_written(options.html)
     if options.json:
         write_json(chapter_report.as_json(report))
     else:
@@ -133,6 +138,31 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     return _exit_status(report, options)
+
+
+def _run(
+    chapter: Chapter, tabs: Sequence[str], layout: Layout, options: argparse.Namespace
+) -> tuple[list[TabRun], int | None]:
+    """All runs: each tab with the seed 0, and with others as far as numbers differ.
+
+    And the signal that stopped the command, if one has.
+    """
+    with Progress(chapter.path.name, options.json, _newest_cell()) as progress:
+        jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
+        run_options = RunOptions(jobs, options.timeout, options.keep_going, progress)
+        runs, interrupted = run(chapter, [Trial(tab) for tab in tabs], layout, run_options)
+        if interrupted:
+            return runs, interrupted
+        # each tab up to its last row whose numbers differ
+        last_rows = {tab: row.number for row in rows_to_repeat(rows_of(runs)) for tab in row.cells}
+        seeds = range(1, options.seeds or (1 if options.check else _SEEDS))
+        trials = [Trial(tab, seed, row) for tab, row in last_rows.items() for seed in seeds]
+        more_runs, interrupted = run(chapter, trials, layout, run_options)
+        return runs + more_runs, interrupted
+
+
+def _say_what_is_written(path: Path) -> None:
+    print(f"xdevice: wrote {str(path)!r}", file=sys.stderr, flush=True)
 
 
 def _newest_cell() -> Callable[[Child], str]:
@@ -153,12 +183,6 @@ def _exit_status(report: Report, options: argparse.Namespace) -> int:
         return int(bool(report.changes))
     has_failed = any(not outcome.ran for run in report.runs for outcome in run.outcomes)
     return int(has_failed or (options.strict and not report.agree))
-
-
-def _with_other_seeds(rows: Sequence[Row], seeds: int) -> list[Trial]:
-    """The tabs to run with other seeds, each up to its last row whose numbers differ."""
-    last_rows = {tab: row.number for row in rows for tab in row.cells}
-    return [Trial(tab, seed, row) for tab, row in last_rows.items() for seed in range(1, seeds)]
 
 
 def _check(path: Path, options: argparse.Namespace) -> None:
@@ -212,6 +236,23 @@ def _tabs(chapter: Chapter, names: Sequence[str] | None) -> list[str]:
     if not tabs:
         raise not_installed(chapter.tabs[0])
     return tabs
+
+
+def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
+    """The frameworks that ``--tab`` names; a name that the chapter does not have is an error."""
+    tabs: list[str] = []
+    for name in names:
+        framework = framework_named(name)
+        if framework not in registered():
+            options = chapter.tabs or tuple(registered())
+            like = get_close_matches(name, [*options, "pytorch", "paddlepaddle"], 1)
+            hint = f"did you mean {like[0]!r}?" if like else f"there are {', '.join(options)}"
+            raise ArgumentError(f"{name!r} is not a tab or a framework; {hint}")
+        if chapter.tabs and framework not in chapter.tabs:
+            listed = ", ".join(chapter.tabs)
+            raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")
+        tabs.append(framework)
+    return list(dict.fromkeys(tabs))
 
 
 def _say_what_is_missing(chapter: Chapter, tabs: Sequence[str], layout: Layout) -> None:

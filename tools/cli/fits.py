@@ -32,6 +32,7 @@ from xdevice.virtual.models import MODELS
 from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import to_environment
 
+_LEAST = 2 << 20  # the smallest segment of PyTorch's allocator
 _LABEL = 0.08  # how far a card's memory is from what it is sold with, at most
 _INTERVAL = 0.1  # seconds between two looks at the program
 _GRACE = 20.0  # seconds that a program has to end after one of its processes has made its steps
@@ -76,6 +77,10 @@ def _size(text: str) -> tuple[int, str, str]:
             hint = did_you_mean(text, MODELS, hint)
         raise argparse.ArgumentTypeError(
             f"{text!r} is not the memory or the model of a GPU; {hint}"
+        )
+    if size < _LEAST:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is less than PyTorch takes of a GPU at once, {_LEAST >> 20}MiB; write 24GiB"
         )
     for name, model in MODELS.items():
         if model.memory >> 20 == size >> 20:

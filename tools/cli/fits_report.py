@@ -76,7 +76,7 @@ class Report:
             words += f", so that {size(estimate.size - need.most)} or more would be left"
         if estimate.answer == NOT:
             words += f", {size(need.least - estimate.size)} too much at least"
-        return f"{words}; {estimate.reason}" if estimate.reason else words
+        return f"{words}; {self._reason}" if self._reason else words
 
     def _peak(self, share: Share) -> Iterator[tuple[str, str]]:
         peak = share.peak
@@ -137,12 +137,10 @@ class Report:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
         sentences = ["memory that other libraries allocate themselves; other programs on the GPU"]
-        uses = [use for each in self.estimate.processes for _, use in each.uses]
-        reads = sorted({place for use in uses for place in use.reads})
+        reads = self._reads()
         if reads:
-            lines = ", ".join(_where(*place) for place in reads[:_MOST_LINES])
             words = "what follows from values that the program reads, all 0 without --compute"
-            sentences.append(f"{words}: {lines}")
+            sentences.append(f"{words}: {reads}")
         programs = {name for each in self.estimate.processes for name in each.started_others}
         if programs:
             sentences.append(f"programs that are not Python: {', '.join(sorted(programs))}")
@@ -151,6 +149,20 @@ class Report:
             made = f" after {self._steps} steps" if is_known else ""
             sentences.insert(0, f"what follows: {ended.words}{made}")
         return sentences
+
+    @property
+    def _reason(self) -> str:
+        """Why it cannot be told, or on what the answer that it fits depends."""
+        integers = self._reads(of_integers=True)
+        if self.estimate.answer != FITS or not integers:
+            return self.estimate.reason
+        return f"unless integers decide that it reads as 0: {integers}; --compute tells"
+
+    def _reads(self, of_integers: bool = False) -> str:
+        """The lines that read values that were not computed."""
+        uses = [use for each in self.estimate.processes for _, use in each.uses]
+        reads = {each[:2] for use in uses for each in use.reads if each[2] or not of_integers}
+        return ", ".join(_where(*place) for place in sorted(reads)[:_MOST_LINES])
 
     @property
     def _shares(self) -> list[Share]:
@@ -173,7 +185,7 @@ class Report:
         answer: dict[str, object] = {
             "version": __version__,
             "answer": estimate.answer,
-            "reason": estimate.reason,
+            "reason": self._reason,
             "size": estimate.size,
             "ended": estimate.ended.words,
             "steps": self._steps,

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from xdevice.contract import Request
 from xdevice.errors import ArgumentError
-from xdevice.framework.adapters import entry_points_of, find, registered
+from xdevice.framework.adapters import find, registered
+from xdevice.framework.registry import entry_points_of
 from xdevice.hardware.virtual import GROUP
 from xdevice.machine import usable_threads
 from xdevice.tools.cli.options import ALL_INSTALLED, JSON, add_backends, add_gpus

@@ -3,8 +3,8 @@
 import sys
 from collections.abc import Sequence
 
-from xdevice.framework.adapters import ORDER, available
 from xdevice.framework.choosing import backend
+from xdevice.framework.registry import ORDER, available
 
 # The reference implementation of the array API standard comes with tests; it has no models, and
 # is no framework to run a script under unless it is named.

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import Backend, available, find, not_installed
+from xdevice.framework.adapters import Backend, find
 from xdevice.framework.installing import is_installed
+from xdevice.framework.registry import available, not_installed
 from xdevice.hardware.diagnosis import build_of
 from xdevice.hardware.virtual import ENV
 from xdevice.machine import usable_threads

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from xdevice.virtual.request import of_environment
+
 NETWORK = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown"
     r"|offline mode|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading"
@@ -20,6 +22,24 @@ NETWORK = re.compile(
 )
 """What an error says if a download has failed."""
 
+_NO_GPU = re.compile(  # as of PyTorch 2.13, PaddlePaddle 3.3, MXNet 1.9 and JAX 0.10
+    r"not compiled with CUDA|Found no NVIDIA driver|No CUDA GPUs are available"
+    r"|\(InvalidArgument\) use wrong place|not implemented for GPU|Unknown backend: '(?:gpu|cuda)'"
+)
+"""What an error says on a machine without a GPU."""
+
+_KNOWN = (
+    (NETWORK, "it needs the network"),
+    (
+        re.compile("operator torchvision::.* does not exist"),
+        "the installed torchvision was built for another PyTorch; install the one released with yours",
+    ),
+    (
+        re.compile("IProgress not found"),
+        "a progress bar needs 'ipywidgets'; pip install ipywidgets",
+    ),
+    (re.compile("^StdinNotImplementedError"), "nothing can be typed while a chapter runs"),
+)
 _NO_FILE = re.compile(
     r"FileNotFoundError: (?:\[Errno 2\] No such file or directory: '([^']+)'|(\S+) not found)"
 )
@@ -144,17 +164,13 @@ def explanations(
 
 def _by_itself(error: str) -> Explanation | None:
     """The explanation of an error that other cells have nothing to do with."""
-    if NETWORK.search(error):
-        return Explanation("it needs the network")
     if module := _NO_MODULE.search(error):
         return Explanation(_missing_module(module[1]))
-    if "operator torchvision::" in error and "does not exist" in error:
-        words = "the installed torchvision was built for another PyTorch"
-        return Explanation(f"{words}; install the one released with yours")
-    if "IProgress not found" in error:
-        return Explanation("a progress bar needs 'ipywidgets'; pip install ipywidgets")
-    if error.startswith("StdinNotImplementedError"):
-        return Explanation("nothing can be typed while a chapter runs")
+    if _NO_GPU.search(error) and not of_environment().number:
+        return Explanation("it needs a GPU; xdevice chapter --gpus 2 gives it virtual ones")
+    for known, words in _KNOWN:
+        if known.search(error):
+            return Explanation(words)
     return None
 
 

@@ -59,17 +59,31 @@ _NAME = re.compile(r"#([\w-]+)")
 _ADMONITIONS = re.compile(  # of docutils
     "attention|caution|danger|error|hint|important|note|seealso|tip|warning"
 )
+_BOXES = re.compile("admonition|dropdown|card|sidebar|topic")  # with a title of their own
+_STATEMENTS = re.compile(  # of sphinx-exercise and sphinx-proof
+    "exercise|solution|theorem|lemma|definition|proof|example|remark|algorithm|corollary"
+)
+_PICTURES = ("figure", "image")
+_CODE = ("code", "code-block", "sourcecode")
+_LISTS_OF_PAGES = ("contents", "toctree", "tableofcontents", "bibliography", "index")
+_COLON_PICTURE = re.compile(
+    r"^([ \t]*):{3,}([ \t]*\{(?:figure|image)\}.*?^)\1:{3,}[ \t]*$", re.MULTILINE | re.DOTALL
+)
 _TAB_DIRECTIVES = ("tab-item", "tab", "group-tab")  # of sphinx-design, -inline-tabs and -tabs
 _OPENS = re.compile(r"^\s*:{3,}\s*(?=[{\w])(?:\{([\w:-]+)\})?\s*(.*?)\s*$")
 _CLOSES = re.compile(r"^\s*:{3,}\s*$")
 _BEGINS_TAB = re.compile(r"^:begin_tab:`?([^`]*)")  # of d2l: prose for some tabs
 # Of Material for MkDocs: the content of a tab, or of an admonition, is indented.
+_ABOUT_A_BLOCK = re.compile(r"^:(?:label|eqlabel|width):`[^`]+`\s*$")  # of d2l, below the block
+_CAPTION = re.compile(r"^:(?![\w-]+:)(\w[^`]*)$")  # of d2l, below a table
+_OPTION = re.compile(r"^\s*:[\w-]+:")
 _TAB_LABEL = re.compile(r'^\s*===[!+]*\s+"(.+?)"\s*$')
 _ADMONITION = re.compile(r'^\s*(?:!!!|\?\?\?\+?)\s+(\w[^"]*?)\s*(?:"(.*)")?\s*$')
 _NO_BLANK_LINE = re.compile(  # between its first line and its content
     r'^([ \t]*(?:===[!+]*[ \t]+"|!!![ \t]+\w|\?\?\?\+?[ \t]+\w).*)\n(?=[ \t]+\S)', re.MULTILINE
 )
 _OPTIONS = re.compile(r"\A(?:---\n(.*?)^---\n|((?::[\w-]+:[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
+_ONE_OPTION = re.compile(r"^:?([\w-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _TAGS = re.compile(r"tags:?\s*(?:\[(.*?)\]|((?:\n\s*- .*)+)|([^\n]*))", re.DOTALL)
 
 
@@ -77,6 +91,7 @@ def of_markdown(text: str) -> list[Piece]:
     """The prose and the cells in the order of the file."""
     front = _FRONT_MATTER.match(text)
     text = _NO_BLANK_LINE.sub(r"\1\n\n", text[front.end() :] if front else text)
+    text = _COLON_PICTURE.sub(r"\1```\2\1```", text)
     pieces = list(_pieces(text, _Context()))
     kinds = {piece.kind for piece in pieces if isinstance(piece, _Fence)}
     kind = next((kind for kind in ("d2l", "myst") if kind in kinds), "plain")
@@ -108,7 +123,9 @@ class _Context:
         self.is_for_all = False
         self.opens_block = False  # an indented block follows, of Material for MkDocs
         self._label = ""  # of the tab that the block is
+        self._title = ""  # of the admonition that it is
         self._directives: list[str] = []  # and blocks that are open: the label if one is a tab
+        self._boxes: list[bool] = []  # whether each of them is an admonition
         self._d2l_label = ""  # between :begin_tab: and :end_tab:
         self._lines: list[tuple[str, str]] = []  # of prose, each after its label
 
@@ -119,32 +136,56 @@ class _Context:
 
     def open(self, directive: str, argument: str) -> None:
         self._directives.append(argument if directive in _TAB_DIRECTIVES else "")
-        if directive == "admonition":
-            self._add_title(argument)
+        title, text = "", ""
+        if _BOXES.fullmatch(directive):
+            title = argument
         elif _ADMONITIONS.fullmatch(directive):
-            self._add_title(directive.capitalize())
-            self.add(argument)
+            title, text = directive.capitalize(), argument
+        elif _STATEMENTS.fullmatch(directive):
+            is_label = directive == "solution"
+            title = " ".join(filter(None, [directive.capitalize(), argument * (not is_label)]))
+        self._boxes.append(bool(title))
+        self._add_title(title)
+        if text:
+            self.add(text)
 
     def close(self) -> None:
         if self._directives:
             self._directives.pop()
+            self._boxes.pop()
+            self._lines.append((self._d2l_label or self.label, ""))
 
     def enter_block(self) -> None:
         self._directives.append(self._label)
+        self._boxes.append(not self._label)
+        self._add_title(self._title)
         self._forget_block()
 
     def _forget_block(self) -> None:
         self.opens_block = False
-        self._label = ""
+        self._label = self._title = ""
 
-    def add(self, line: str) -> None:
-        """Add a line as prose, whatever it says."""
-        self._lines.append((self._d2l_label or self.label, line))
+    def add(self, *lines: str) -> None:
+        """Add lines as prose, whatever they say; those of an admonition are a quotation."""
+        for line in lines:
+            quoted = f"{'> ' * sum(self._boxes)}{line}"
+            self._lines.append((self._d2l_label or self.label, quoted))
+
+    def add_picture(self, path: str, content: str) -> None:
+        """Add a figure of MyST as d2l writes it: its caption stands for its description."""
+        options = dict(_ONE_OPTION.findall(_first(_OPTIONS, content)))
+        caption = " ".join(_OPTIONS.sub("", content, count=1).split())
+        self.add("", f"![{caption or options.get('alt', '')}]({path})", "")
+        if caption or "name" in options:
+            self.add(f":label:`{options.get('name', path)}`")
+        if "width" in options:
+            self.add(f":width:`{options['width']}`")
+        self.add("")
 
     def _add_title(self, title: str) -> None:
         """Add the title of an admonition, which is prose here."""
-        for line in ("", f"**{title}**" if title else "", ""):
-            self.add(line)
+        if title:
+            self.add("", f"**{title}**", "")
 
     def passages(self) -> Iterator[Passage]:
         """The prose since the last fence."""
@@ -162,7 +203,7 @@ class _Context:
         admonition = _ADMONITION.match(line)
         if admonition:
             title = admonition[2]
-            self._add_title(admonition[1].capitalize() if title is None else title)
+            self._title = admonition[1].capitalize() if title is None else title
         if label or admonition:
             self.opens_block = True
             self._label = label[1] if label else ""
@@ -181,7 +222,11 @@ class _Context:
             self.heading = without_marks(line.lstrip("#"))
             self.is_for_all = True
             self.add(line)
-        elif not line.lstrip().startswith(":"):
+        elif _ABOUT_A_BLOCK.match(line):
+            self.add("", line, "")
+        elif caption := _CAPTION.match(line):
+            self.add("", f":caption:`{caption[1]}`", "")
+        elif not _OPTION.match(line):
             self.is_for_all = self.is_for_all or not (self._d2l_label or self.label)
             self.add(line)
 
@@ -208,19 +253,47 @@ def _pieces(text: str, context: _Context) -> Iterator[Passage | _Fence]:
             raw = "\n".join(lines[start:end])
             yield _Fence(kind, _source(kind, token, context), Passage(raw, context.label))
             context.is_for_all = False
-        elif token.type == "fence" and token.info.strip() == "{math}":
-            for line in ("$$", *_OPTIONS.sub("", token.content).splitlines(), "$$"):
-                context.add(line)
         elif token.type == "fence" and (directive := _DIRECTIVE.match(token.info)):
-            context.open(directive[1], directive[2].strip())
-            yield from _pieces(token.content, context)
-            context.close()
+            yield from _of_directive(directive[1], directive[2].strip(), token, context)
         else:
-            for line in lines[start:end]:
-                context.add(line)
+            context.add(*lines[start:end])
     for line in lines[position:]:
         context.read(line)
     yield from context.passages()
+
+
+def _of_directive(
+    name: str, argument: str, token: Token, context: _Context
+) -> Iterator[Passage | _Fence]:
+    """The pieces in a directive of MyST; what it shows itself is added as prose."""
+    body = _OPTIONS.sub("", token.content, count=1)
+    if name == "math":
+        label = dict(_ONE_OPTION.findall(_first(_OPTIONS, token.content))).get("label", "")
+        context.add("", "$$", *body.splitlines(), f"$$ ({label})" if label else "$$", "")
+    elif name in _PICTURES:
+        context.add_picture(argument, token.content)
+    elif name in _CODE:
+        context.add(f"{token.markup}{argument}", *body.splitlines(), token.markup)
+    elif name == "list-table":
+        context.add("", *_table(body), "", *([f":caption:`{argument}`", ""] if argument else ()))
+    elif name not in _LISTS_OF_PAGES:
+        context.open(name, argument)
+        yield from _pieces(body, context)
+        context.close()
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    match = pattern.match(text)
+    return match[0] if match else ""
+
+
+def _table(text: str) -> Iterator[str]:
+    """The table that a list of lists is."""
+    for number, row in enumerate(re.split(r"^\* -", text, flags=re.MULTILINE)[1:]):
+        cells = [" ".join(cell.split()) for cell in re.split(r"^  -", row, flags=re.MULTILINE)]
+        yield f"| {' | '.join(cells)} |"
+        if number == 0:
+            yield "|---" * len(cells) + "|"
 
 
 def _kind(token: Token) -> str:
@@ -274,12 +347,21 @@ def of_notebook(text: str, path: Path) -> list[Piece]:
             if headings:
                 heading = headings[-1].lstrip("#").strip()
             follows_text = True
-            pieces.append(Passage(source))
+            pieces.append(Passage(_with_attachments(source, cell.get("attachments") or {})))
         elif cell.get("cell_type") == "code" and source.strip():
             tags = tuple((cell.get("metadata") or {}).get("tags") or ())
             pieces.append(Source(source, "", "", heading, follows_text, tags))
             follows_text = False
     return pieces
+
+
+def _with_attachments(source: str, attachments: dict[str, dict[str, str]]) -> str:
+    """The Markdown of a cell with the pictures that were pasted into it."""
+    for name, bundle in attachments.items():
+        for mime_type, data in bundle.items():
+            url = f"data:{mime_type};base64,{''.join(data.split())}"
+            source = source.replace(f"(attachment:{name})", f"({url})")
+    return source
 
 
 def _notebook(text: str, path: Path) -> dict[str, Any]:

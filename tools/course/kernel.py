@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO, TypeAlias
@@ -303,6 +304,7 @@ def _set_seeds(seed: int) -> None:
 
         np.random.seed(seed)
     seeded: set[Backend] = set()
+    before_import = _DrawsBeforeImport()
 
     def seed_once(owner: Backend) -> None:
         if owner in seeded:
@@ -310,9 +312,33 @@ def _set_seeds(seed: int) -> None:
         seeded.add(owner)
         with using(owner):
             seed_framework(seed)
+        before_import.restore(str(owner))
 
     before_loading.append(seed_once)
     at_import.watch(seed_once)
+    sys.meta_path.insert(0, before_import)
+
+
+class _DrawsBeforeImport(MetaPathFinder):
+    """Undoes the draws of a framework's import, so that NumPy's next numbers are those of every tab."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[Any, ...]] = {}
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        from xdevice.framework.adapters import ORDER
+
+        if fullname in ORDER and fullname != "numpy":
+            numpy = sys.modules.get("numpy")
+            state = numpy.random.get_state() if numpy else None
+            self._states.setdefault(fullname, (random.getstate(), state))
+
+    def restore(self, framework: str) -> None:
+        python, numpy = self._states.get(framework, (None, None))
+        if python:
+            random.setstate(python)
+        if numpy:
+            sys.modules["numpy"].random.set_state(numpy)
 
 
 def _curves_of(figure: Figure, **_: object) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from xdevice.tools.course.compare import VERDICTS, Row
 from xdevice.tools.course.prose import code_as_html, data_url, prose_as_html, styles_of_code
-from xdevice.tools.course.read import Chapter, Prose
+from xdevice.tools.course.read import Cell, Chapter, Prose
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.course.texts import difference
 from xdevice.tools.course.values import Picture
@@ -73,6 +73,9 @@ class _Writer:
         self._chapter = chapter
         self._tabs = tabs
         self._review = review
+        proses = [part for part in chapter.parts if isinstance(part, Prose)]
+        htmls = prose_as_html([prose.text for prose in proses], chapter.path.parent)
+        self._html = {id(prose): html for prose, html in zip(proses, htmls, strict=True)}
 
     def choices(self, has_tabs: bool) -> Iterator[str]:
         """What the reader can choose: the tab, and whether verdicts are shown."""
@@ -114,8 +117,7 @@ class _Writer:
                     yield self._row(row)
 
     def _prose(self, prose: Prose) -> str:
-        html = prose_as_html(prose.text, self._chapter.path.parent)
-        return f'<div class="prose">{html}</div>'
+        return f'<div class="prose">{self._html[id(prose)]}</div>'
 
     def _prose_for_tabs(self, parts: Sequence[Prose]) -> str:
         panels: dict[str, str] = {}
@@ -131,8 +133,14 @@ class _Writer:
         has_one_output = _agree([row.outcomes[tab] for tab in tabs])
         if len(tabs) < len(self._tabs):  # others do not have this cell
             has_one_code = has_one_output = False
-        code = {tab: code_as_html(cell.code) for tab, cell in row.cells.items()}
-        output = {tab: _output(outcome) for tab, outcome in row.outcomes.items()}
+        code = {
+            tab: self._as_tagged("input", cell, code_as_html(cell.code))
+            for tab, cell in row.cells.items()
+        }
+        output = {
+            tab: self._as_tagged("output", row.cells[tab], _output(outcome))
+            for tab, outcome in row.outcomes.items()
+        }
         parts = [code[tabs[0]]] if has_one_code else []
         parts.append(
             self._panels(
@@ -143,10 +151,22 @@ class _Writer:
             )
         )
         parts += [output[tabs[0]]] if has_one_output else []
-        parts.append(_pictures(row.outcomes))
+        pictures = _pictures(row.outcomes)
+        parts.append(self._as_tagged("output", row.cells[tabs[0]], pictures))
         body = f'<div class="cell">{"".join(parts)}</div>'
         verdict = _verdict(row) if self._review else ""
         return f'<section id="row-{row.number}">{body}{verdict}</section>'
+
+    def _as_tagged(self, part: str, cell: Cell, html: str) -> str:
+        """The HTML as Jupyter Book's tags, such as ``hide-input``, let readers see it."""
+        tags = {tag.replace("_", "-") for tag in cell.tags}
+        if self._review or not html:
+            return html
+        if tags & {f"remove-{part}", "remove-cell"}:
+            return ""
+        if tags & {f"hide-{part}", "hide-cell"}:
+            return f"<details><summary>{part}</summary>{html}</details>"
+        return html
 
     def _panels(self, panels: Mapping[str, str]) -> str:
         """What differs between tabs, with labels that choose one."""
@@ -182,8 +202,10 @@ def _output(outcome: Outcome) -> str:
 
 
 def _pictures(outcomes: Mapping[str, Outcome]) -> str:
-    """The pictures of all tabs, beside one another."""
+    """The pictures of all tabs, beside one another; once if all tabs draw the same."""
     figures: list[str] = []
+    if len({(outcome.pictures, outcome.curves) for outcome in outcomes.values()}) == 1:
+        outcomes = dict(list(outcomes.items())[:1])
     for tab, outcome in outcomes.items():
         for picture in outcome.pictures:
             alt = escape(_description(tab, outcome))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import mimetypes
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -15,12 +16,18 @@ from urllib.parse import unquote
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
 from mdit_py_plugins.amsmath import amsmath_plugin
+from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.footnote import footnote_plugin
+from mdit_py_plugins.myst_blocks import myst_block_plugin
+from mdit_py_plugins.tasklists import tasklists_plugin
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.lexers.special import TextLexer
 from pygments.util import ClassNotFound
+
+from xdevice.tools.course.formats import without_marks
 
 Token: TypeAlias = Any
 InlineState: TypeAlias = Any
@@ -29,18 +36,31 @@ _PYTHON = "ipython3"  # with commands of the shell, and magics
 _SLIDE_MARKS = re.compile(r"[\[(](\*\*.+?\*\*)[\])]", re.DOTALL)  # of d2l: [**bold**]
 _ONLY_ON_SLIDES = re.compile(r"\(~~.+?~~\)", re.DOTALL)
 _ANCHOR = re.compile(r"\s\{[^}]*\}\s*$")
-# A role of MyST or of d2l: {ref}`text <target>`, :numref:`target`.
-_ROLE = re.compile(r"(?:\{([\w:-]+)\}|:([\w-]+):)`([^`]+)`")
-_TARGET = re.compile(r"\s*<[^<>]*>$")
-_SIZE = re.compile(r"(\\[bB]igg?)[lrm](?![A-Za-z])")  # \bigl is a \big
-_NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
+_BREAK = "\ue000"  # stands for a cell between two passages
 
 
-def prose_as_html(text: str, folder: Path) -> str:
-    """The Markdown as HTML; HTML in it is text. ``folder`` is that of its pictures."""
+def prose_as_html(texts: Sequence[str], folder: Path) -> list[str]:
+    """The passages of one document in Markdown as HTML; ``folder`` is that of its pictures."""
     # hair spaces: between Chinese characters, ** before a ` would not be a mark
-    text = _ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub("\u200a\\1\u200a", text))
-    return str(_markdown(folder).render(text))
+    marked = [_ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub("\u200a\\1\u200a", text)) for text in texts]
+    markdown = _markdown(folder)
+    env: dict[str, Any] = {}
+    passages = _split(markdown.parse(f"\n\n{_BREAK}\n\n".join(marked), env))
+    if len(passages) != len(texts):  # one has a fence, or a comment, without an end
+        return [str(markdown.render(text)) for text in marked]
+    return [str(markdown.renderer.render(each, markdown.options, env)) for each in passages]
+
+
+def _split(tokens: Sequence[Token]) -> list[list[Token]]:
+    """The tokens of each passage."""
+    passages: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.type == "inline" and token.content == _BREAK:
+            passages[-1].pop()  # the beginning of the break's paragraph
+            passages.append([])
+        else:
+            passages[-1].append(token)
+    return [passages[0], *(passage[1:] for passage in passages[1:])]
 
 
 def code_as_html(code: str, language: str = _PYTHON) -> str:
@@ -65,14 +85,36 @@ def data_url(mime_type: str, data: bytes) -> str:
 
 
 def _markdown(folder: Path) -> MarkdownIt:
-    options = {"html": False, "highlight": _fence}
-    markdown = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
-    dollarmath_plugin(markdown, renderer=_formula, allow_digits=False)
-    amsmath_plugin(markdown, renderer=partial(_formula, options={"display_mode": True}))
+    markdown = MarkdownIt("commonmark", {"highlight": _fence}).enable(["table", "strikethrough"])
+    dollarmath_plugin(markdown, allow_digits=False)
+    for plugin in (
+        amsmath_plugin,
+        deflist_plugin,
+        footnote_plugin,
+        myst_block_plugin,
+        tasklists_plugin,
+    ):
+        plugin(markdown)
     markdown.inline.ruler.before("backticks", "role", _role)
+    markdown.core.ruler.before("inline", "first_formulas", _guard_first_formulas)
     markdown.core.ruler.push("anchors", _without_anchors)
-    markdown.add_render_rule("role", _render_role)
-    markdown.add_render_rule("image", _picture_in(folder))
+    markdown.core.ruler.push("labels", _number)
+    rules: dict[str, Callable[..., str]] = {
+        "role": _render_role,
+        "table_open": _render_table,
+        "math_inline": _render_formula,
+        "image": lambda renderer, tokens, index, options, env: _picture(
+            tokens[index], renderer.renderInline(tokens[index].children or (), options, env), folder
+        ),
+    }
+    rules |= dict.fromkeys(["math_block", "math_block_label", "amsmath"], _render_equation)
+    rules |= dict.fromkeys(
+        ["html_inline", "html_block"],
+        lambda _, tokens, index, *_rest: _safe(tokens[index].content, folder),
+    )
+    rules |= dict.fromkeys(["myst_target", "myst_line_comment", "myst_block_break"], lambda *_: "")
+    for name, rule in rules.items():
+        markdown.add_render_rule(name, rule)
     return markdown
 
 
@@ -81,17 +123,70 @@ def _fence(code: str, language: str, _attributes: str) -> str:
     return code_as_html(code, _PYTHON if name == "python" else name)
 
 
-def _formula(latex: str, options: dict[str, bool]) -> str:
+def _without_anchors(state: Any) -> None:
+    """Leave out the anchors of headings: ``# Devices {#devices}``."""
+    for opening, inline in zip(state.tokens, state.tokens[1:], strict=False):
+        if opening.type == "heading_open" and inline.children:
+            last = inline.children[-1]
+            last.content = _ANCHOR.sub("", last.content)
+
+
+# -------------------------------------------------------------------- formulas
+
+_SIZE = re.compile(r"(\\[bB]igg?)[lrm](?![A-Za-z])")  # \bigl is a \big
+_LATEX_LABEL = re.compile(r"\\label\{([^}]*)\}")
+# The page numbers the equations that have labels.
+_NUMBERING = re.compile(r"\\(?:begin|end)\{equation\*?\}|\\(?:nonumber|notag)\b")
+_NUMBERED = re.compile(r"\{(align|gather|multline|flalign|eqnarray|alignat)(?:ed)?\}")
+_NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
+_NOTHING = "\u2060"  # has no width
+_MARKS = re.compile(r"[.,:;?!)\]]+")
+
+
+def _formula(latex: str, display: str = "inline") -> str:
     """The formula as MathML; as its source, if it has what the converter does not know."""
-    is_block = options.get("display_mode", False)
-    source = _SIZE.sub(r"\1", latex.strip().replace("{aligned}", "{align*}"))
+    source = _LATEX_LABEL.sub("", _SIZE.sub(r"\1", latex))
+    source = _NUMBERED.sub(r"{\1*}", _NUMBERING.sub("", source))
     try:
-        mathml = convert(source, display="block" if is_block else "inline")
+        mathml = convert(source.strip(), display=display)
     except Exception:
         mathml = "\\"
     if _NOT_CONVERTED.search(mathml):
         return f"<code>{escape(latex.strip())}</code>"
     return mathml
+
+
+def _guard_first_formulas(state: Any) -> None:
+    """Let a formula begin a paragraph that ends with a digit; dollarmath looks there for a price."""
+    for token in state.tokens:
+        if token.type == "inline" and token.content.startswith("$"):
+            token.content = _NOTHING + token.content
+
+
+def _render_formula(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
+    """The formula, in one line with the full stop after it."""
+    formula = _formula(tokens[index].content)
+    following = tokens[index + 1] if index + 1 < len(tokens) else None
+    if following and following.type == "text" and (marks := _MARKS.match(following.content)):
+        following.content = following.content[marks.end() :]
+        return f'<span class="together">{formula}{escape(marks[0])}</span>'
+    return formula
+
+
+def _render_equation(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
+    number = tokens[index].meta.get("number")
+    words = f"<span>({number})</span>" if number else ""
+    return f'<div class="equation">{_formula(tokens[index].content, "block")}{words}</div>\n'
+
+
+# ------------------------------------------------------- labels and references
+
+# A role of MyST or of d2l: {ref}`text <target>`, :numref:`target`.
+_ROLE = re.compile(r"(?:\{([\w:-]+)\}|:([\w-]+):)`([^`]+)`")
+_TARGET = re.compile(r"(.*?)\s*<([^<>]*)>", re.DOTALL)
+_OF_A_BLOCK = ("label", "eqlabel", "caption", "width")
+"""The roles of d2l that stand in a line of their own, after the block that they are about."""
+_TAGS = ("sub", "sup", "kbd")
 
 
 def _role(state: InlineState, silent: bool) -> bool:
@@ -105,31 +200,188 @@ def _role(state: InlineState, silent: bool) -> bool:
     return True
 
 
-def _render_role(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
-    """What a role refers to, in the chapter's own words, or as its name: there are no other pages here."""
-    token = tokens[index]
-    if token.info == "math":
-        return _formula(token.content, {})
-    return f"<em>{escape(_TARGET.sub('', token.content))}</em>"
+class _Labels:
+    """What the labels of a document name, and the words that refer to it."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._waiting: list[str] = []  # labels of MyST, which stand before their block
+        self._block: Token = None
+        self._kind = ""
+
+    def begin(self, block: Token, kind: str, labels: Iterable[str] = ()) -> None:
+        self._block, self._kind = block, kind
+        for name in [*self._waiting, *labels]:
+            self._add(name)
+        self._waiting = []
+
+    def wait(self, name: str) -> None:
+        self._waiting.append(name)
+
+    def note(self, role: str, content: str) -> None:
+        """Note a role that is about the newest block."""
+        if self._block is not None and "label" in role:
+            self._add(content)
+        elif self._block is not None:
+            self._block.meta[role] = content
+
+    def _add(self, name: str) -> None:
+        if self._kind == "Section":
+            self.words[name] = without_marks(self._block.content)
+            return
+        if "number" not in self._block.meta:
+            self._counts[self._kind] += 1
+            self._block.meta["number"] = self._counts[self._kind]
+        number = self._block.meta["number"]
+        self.words[name] = f"{self._kind} {number}" if self._kind else f"({number})"
 
 
-def _without_anchors(state: Any) -> None:
-    """Leave out the anchors of headings: ``# Devices {#devices}``."""
-    for opening, inline in zip(state.tokens, state.tokens[1:], strict=False):
-        if opening.type == "heading_open" and inline.children:
-            last = inline.children[-1]
-            last.content = _ANCHOR.sub("", last.content)
+def _number(state: Any) -> None:
+    """Number the figures, tables and equations that have labels."""
+    labels = _Labels()
+    kept: list[Token] = []
+    tokens = iter(state.tokens)
+    for token in tokens:
+        children = token.children or ()
+        if children and all(_is_about_a_block(child) for child in children):
+            kept.pop()  # the beginning of the paragraph
+            next(tokens)  # and its end
+            for child in children:
+                if child.type == "role":
+                    labels.note(child.info, child.content)
+            continue
+        opening = kept[-1].type if kept else ""
+        kept.append(token)
+        if token.type == "myst_target":
+            labels.wait(token.content)
+        elif opening == "heading_open":
+            labels.begin(token, "Section")
+        elif opening == "paragraph_open" and [child.type for child in children] == ["image"]:
+            labels.begin(children[0], "Fig.")
+            kept[-2].tag = "figure"
+            kept.append(next(tokens))
+            kept[-1].tag = "figure"
+        elif token.type == "table_open":
+            labels.begin(token, "Table")
+        elif token.type.startswith("math_block") or token.type == "amsmath":
+            own = [token.info] if token.type == "math_block_label" else []
+            labels.begin(token, "", [*own, *_LATEX_LABEL.findall(token.content)])
+    state.tokens[:] = kept
+    state.env["words"] = labels.words
 
 
-def _picture_in(folder: Path) -> Callable[..., str]:
-    """The rule for pictures: those in files become part of the page, and others their description."""
+def _is_about_a_block(token: Token) -> bool:
+    return token.type == "softbreak" or (token.type == "role" and token.info in _OF_A_BLOCK)
 
-    def render(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
-        alt = escape(tokens[index].content)
-        path = folder / unquote(str(tokens[index].attrs["src"]))
-        mime_type = mimetypes.guess_type(path.name)[0] or ""
-        if not mime_type.startswith("image/") or not path.is_file():
-            return f"<em>{alt}</em>"
-        return f'<img alt="{alt}" src="{data_url(mime_type, path.read_bytes())}">'
 
-    return render
+def _render_role(
+    _: object, tokens: Sequence[Token], index: int, _options: object, env: dict[str, Any]
+) -> str:
+    """What a role refers to, or its own words: there are no other pages here."""
+    role, content = tokens[index].info, tokens[index].content
+    if role == "math":
+        return _formula(content)
+    if role in _TAGS:
+        return f"<{role}>{escape(content)}</{role}>"
+    own = _TARGET.fullmatch(content)
+    target = env.get("words", {}).get((own[2] if own else content).strip())
+    if own:
+        return f"<em>{escape(own[1].replace('%s', (target or '').split(' ')[-1]))}</em>"
+    return escape(target) if target else f"<em>{escape(content)}</em>"
+
+
+def _caption(token: Token, kind: str, html: str) -> str:
+    number = token.meta.get("number")
+    return ": ".join(filter(None, [f"{kind} {number}" if number else "", html]))
+
+
+def _render_table(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
+    caption = _caption(tokens[index], "Table", escape(tokens[index].meta.get("caption", "")))
+    return f"<table>{f'<caption>{caption}</caption>' if caption else ''}\n"
+
+
+# ------------------------------------------------------------ pictures and HTML
+
+
+def _picture(token: Token, caption: str, folder: Path) -> str:
+    """A picture, with its caption if it has a number."""
+    width = token.meta.get("width", "")
+    image = _image(str(token.attrs["src"]), token.content, width, folder)
+    if "number" not in token.meta:
+        return image
+    shown = image if image.startswith("<img") else ""  # else the caption describes it
+    return f"{shown}<figcaption>{_caption(token, 'Fig.', caption)}</figcaption>"
+
+
+def _image(source: str, description: str, width: str, folder: Path) -> str:
+    """A picture in a file as a part of the page, another as its description."""
+    alt = escape(description)
+    url = source if source.startswith("data:image/") else ""
+    path = folder / unquote(source)
+    mime_type = mimetypes.guess_type(path.name)[0] or ""
+    if not url and mime_type.startswith("image/") and path.is_file():
+        url = data_url(mime_type, path.read_bytes())
+    if not url:
+        return f"<em>{alt}</em>"
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)(px|pt|em|rem|%)?", width)
+    style = f' style="width: {size[1]}{size[2] or "px"}"' if size else ""
+    return f'<img alt="{alt}" src="{url}"{style}>'
+
+
+_SAFE_TAGS = re.compile(
+    "a|abbr|b|blockquote|br|center|code|d[dlt]|del|details|div|em|figcaption|figure|h[1-6r]|i|ins"
+    "|kbd|li|mark|ol|p|pre|s|samp|small|span|strong|sub|summary|sup|table|t(?:body|d|foot|h|head|r)"
+    "|u|ul"
+)
+_LEFT_OUT = re.compile(  # in silence; other words in <> are shown, as they may be no tags
+    "article|audio|body|button|canvas|col|colgroup|embed|font|form|head|html|iframe|input|label"
+    "|link|meta|object|option|section|select|source|style|script|svg|video"
+)
+_SAFE_ATTRIBUTES = frozenset({"align", "colspan", "href", "open", "rowspan", "title"})
+_LINK = re.compile(r"(?:https?:|mailto:|#|[\w./-]+(?![\w./-]*:))", re.IGNORECASE)
+
+
+def _safe(html: str, folder: Path) -> str:
+    """The author's HTML without scripts, styles and comments, and with its pictures inside it."""
+    reader = _SafeHtml(folder)
+    reader.feed(html)
+    reader.close()
+    return "".join(reader.parts)
+
+
+class _SafeHtml(HTMLParser):
+    """Collects the tags and attributes that only format text."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._folder = folder
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "img":
+            given = {name: value or "" for name, value in attrs}
+            size, alt = given.get("width", ""), given.get("alt", "")
+            self.parts.append(_image(given.get("src", ""), alt, size, self._folder))
+        elif _SAFE_TAGS.fullmatch(tag):
+            kept = [
+                f' {name}="{escape(value or "")}"'
+                for name, value in attrs
+                if name in _SAFE_ATTRIBUTES and (name != "href" or _LINK.match(value or ""))
+            ]
+            self.parts.append(f"<{tag}{''.join(kept)}>")
+        elif ("type", "checkbox") in attrs:
+            checked = " checked" if "checked" in dict(attrs) else ""
+            self.parts.append(f'<input type="checkbox" disabled{checked}>')
+        elif not _LEFT_OUT.fullmatch(tag):
+            self.parts.append(escape(self.get_starttag_text() or ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if _SAFE_TAGS.fullmatch(tag):
+            self.parts.append(f"</{tag}>")
+        elif not _LEFT_OUT.fullmatch(tag):
+            self.parts.append(f"&lt;/{tag}&gt;")
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem is None:  # else it is a script or a style
+            self.parts.append(escape(data, quote=False))

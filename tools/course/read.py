@@ -6,11 +6,10 @@ import ast
 import configparser
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import registered
@@ -24,9 +23,6 @@ from xdevice.tools.course.formats import (
     of_notebook,
     without_marks,
 )
-
-if TYPE_CHECKING:
-    pass
 
 ALL_TABS: frozenset[str] = frozenset()
 """The tabs of what is for every framework."""
@@ -306,18 +302,3 @@ def _default_tab(path: Path, sources: Sequence[Source], names: _Names) -> frozen
             if frameworks:
                 return frozenset(frameworks)
     return ALL_TABS
-
-
-def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
-    """The frameworks that ``--tab`` names; a name that the chapter does not have is an error."""
-    tabs: list[str] = []
-    for name in names:
-        framework = framework_named(name)
-        if framework not in registered():
-            names = ", ".join(chapter.tabs or registered())
-            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {names}")
-        if chapter.tabs and framework not in chapter.tabs:
-            listed = ", ".join(chapter.tabs)
-            raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")
-        tabs.append(framework)
-    return list(dict.fromkeys(tabs))

@@ -18,7 +18,7 @@ from xdevice import (
 )
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
-from xdevice.hardware import devices as hardware
+from xdevice.hardware import questions as hardware
 from xdevice.machine import host_memory
 
 Row = dict[str, Any]  # one line of an experiment's result, as JSON can hold it

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from xdevice.contract import MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.virtual.fits.records import Record
-from xdevice.virtual.models import MODELS
+from xdevice.virtual.models import CONTEXT, CONTEXTS, MODELS
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 
@@ -36,22 +36,6 @@ KERNELS = {
     "functions that torch.compile compiles": Kernels(-0.06, 0.2, "an assumption"),
 }
 """By what a program computes: the recordings are those of validation/fits and of docs/use/fits.md."""
-
-_MIB = 1 << 20
-
-CONTEXTS = {
-    (7, 0): (800 * _MIB, 1281 * _MIB),
-    (7, 5): (135 * _MIB, 240 * _MIB),
-    (8, 0): (409 * _MIB, 501 * _MIB),
-    (8, 6): (210 * _MIB, 323 * _MIB),
-    (8, 9): (236 * _MIB, 507 * _MIB),
-    (9, 0): (512 * _MIB, 670 * _MIB),
-    (12, 0): (307 * _MIB, 595 * _MIB),
-}
-"""What CUDA's context was recorded to take, least and most, by the GPU's compute capability."""
-
-CONTEXT = (135 * _MIB, 670 * _MIB)
-"""The same on a GPU that is not known, without those of capability 7.0."""
 
 
 def context_of(model: str) -> tuple[int, int]:

@@ -8,19 +8,14 @@ out what its framework cannot do, and its ``CANNOT`` gives the reason.
 
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
 
-from xdevice.contract import devices, engines, native, tensors, transfers
+from xdevice.contract.computing import *
 from xdevice.contract.devices import *
 from xdevice.contract.engines import *
+from xdevice.contract.exchange import *
 from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *
-
-__all__ = ["CAPABILITIES", "PROVIDED", "Capabilities"]
-__all__ += devices.__all__
-__all__ += engines.__all__
-__all__ += native.__all__
-__all__ += tensors.__all__
-__all__ += transfers.__all__
+from xdevice.contract.virtual import *
 
 
 class Capabilities:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from xdevice.contract import Job
-from xdevice.device import whole_number
 from xdevice.distributed.launcher_variables import LOCALHOST, check_rank, job_in, job_name
 from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.integers import whole_number
 from xdevice.machine import is_loopback
 
 # The variable that lets engines listen where any process can connect to them.

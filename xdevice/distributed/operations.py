@@ -11,18 +11,19 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Engine
-from xdevice.device import whole_number
 from xdevice.distributed.deadlines import WORST_BANDWIDTH, WORST_BANDWIDTH_ON_ONE_HOST
 from xdevice.distributed.group import Group, current
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import known_of
+from xdevice.integers import whole_number
 from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import FlatTree, check_ordered
+from xdevice.tensors.trees.by_place import check_ordered
+from xdevice.tensors.trees.tree import FlatTree
 
 Tensor: TypeAlias = Any
 Vector: TypeAlias = Any

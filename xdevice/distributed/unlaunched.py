@@ -10,7 +10,7 @@ from xdevice.distributed.membership import Membership
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import DistributedError
 from xdevice.framework.adapters import Backend
-from xdevice.tensors.creation import make
+from xdevice.tensors.making import make
 
 _TICK = 0.5  # seconds between two looks at the engine's time
 

@@ -19,8 +19,8 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.memory import is_out_of_memory
 from xdevice.tensors.arguments import dtype_name
-from xdevice.tensors.creation import make
 from xdevice.tensors.exchange import NOT_NUMPYS
+from xdevice.tensors.making import make
 from xdevice.tensors.trees.tree import at_path
 
 Array = np.ndarray[Any, Any]

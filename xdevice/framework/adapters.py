@@ -15,28 +15,20 @@ from xdevice import contract
 from xdevice.contract import NativeDevice
 from xdevice.device import Device
 from xdevice.errors import (
-    BackendNotInstalledError,
     BrokenBackendError,
     NotSupportedError,
     UnknownBackendError,
     XDeviceError,
     shortened,
 )
-from xdevice.framework.installing import (
-    SHORT_NAMES,
-    hint_for,
-    install_command,
-    is_installed,
-    package_of,
+from xdevice.framework.installing import SHORT_NAMES, hint_for
+from xdevice.framework.registry import (
+    GROUP,
+    ORDER,
+    adapter_modules,
+    entry_points_of,
+    not_installed,
 )
-
-__all__ = ["available"]
-
-GROUP = "xdevice.backends"
-"""The entry-point group of adapters: xdevice's own and those of other distributions."""
-
-ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
-"""The order of preference if no framework is chosen; others follow by name. All have a CPU."""
 
 # What a framework lacks without a capability or function, if its name does not say that.
 _NOUNS = {
@@ -53,7 +45,6 @@ _NOUNS = {
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 _registering = Lock()  # each framework has one Backend, whichever threads ask first
-_entry_points: list[Any] = []  # those of all groups, once they were read
 
 # Functions of upper layers, called with the framework before and after each capability is loaded.
 # Those before may change settings of the framework, give it virtual GPUs, or raise an error.
@@ -92,12 +83,12 @@ class Backend(str, contract.Capabilities):
     @property
     def adapter(self) -> ModuleType:
         """The adapter's package; importing it imports the framework."""
-        return _import_for(self, self.module)
+        return import_for(self, self.module)
 
     @property
     def framework(self) -> ModuleType:
         """The framework's own module, imported and prepared by `before_loading`."""
-        _import_for(self, self.module)
+        import_for(self, self.module)
         for callback in before_loading:
             callback(self)
         return sys.modules[str(self)]
@@ -187,47 +178,14 @@ class Capability:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
 
 
-def available() -> list[str]:
-    """The names of the frameworks that are installed, most preferred first; imports none.
-
-    Examples
-    --------
-    >>> import xdevice
-    >>> "numpy" in xdevice.available()
-    True
-    """
-    return [str(owner) for owner in registered().values() if is_installed(owner)]
-
-
 def registered() -> dict[str, Backend]:
     """Every registered adapter by name, in order of preference; some frameworks may be missing."""
     if not _backends:
-        modules = entry_points_of(GROUP)
-        if not any(map(_is_built_in, modules.values())):
-            raise BrokenBackendError(
-                "no adapter is registered: the metadata of xdevice-tensors "
-                "(xdevice_tensors-*.dist-info) is missing; pip install xdevice-tensors, "
-                "or in a clone pip install -e ."
-            )
-        last = len(ORDER)
-        rank = {name: (ORDER.index(name) if name in ORDER else last, name) for name in modules}
-        backends = {
-            name: Backend(name, modules[name]) for name in sorted(modules, key=rank.__getitem__)
-        }
+        modules = adapter_modules()
         with _registering:
             if not _backends:  # unless another thread was quicker
-                _backends.update(backends)
+                _backends.update({name: Backend(name, modules[name]) for name in modules})
     return _backends
-
-
-def entry_points_of(group: str) -> dict[str, str]:
-    """The modules that distributions register in an entry-point group, by their names in it."""
-    # a list in place of functools.cache, about which PyTorch's compiler warns
-    if not _entry_points:
-        from importlib.metadata import entry_points  # 20 ms: not at import
-
-        _entry_points.append(entry_points())
-    return {entry.name: entry.value for entry in _entry_points[0].select(group=group)}
 
 
 def find(name: str) -> Backend:
@@ -245,44 +203,9 @@ def find(name: str) -> Backend:
     return owner
 
 
-def is_optional(name: str) -> bool:
-    """Whether "all" frameworks do not require it: one of xdevice's own that is not in `ORDER`."""
-    return name not in ORDER and _is_built_in(registered()[name].module)
-
-
-def _is_built_in(module: str) -> bool:
-    return module.startswith(f"{GROUP}.")  # the package of xdevice's adapters has that name, too
-
-
-def has_device(owner: Backend) -> bool:
-    """Whether the framework has a device on this machine.
-
-    A framework that is not in `ORDER` is imported for that, without
-    `before_loading`, so that it may still get virtual GPUs. A broken framework counts as
-    having a device: using it raises the error.
-    """
-    if owner in ORDER:
-        return True
-    try:
-        hardware = _import_for(owner, f"{owner.module}.hardware")
-        kinds = hardware.kinds()
-        return "cpu" in kinds or any(map(hardware.count, kinds))
-    except Exception:  # an adapter of another distribution may raise any
-        return True
-
-
 def imported() -> list[Backend]:
     """The frameworks that this process has imported."""
     return [owner for owner in registered().values() if sys.modules.get(owner) is not None]
-
-
-def not_installed(name: str) -> BackendNotInstalledError:
-    installed = ", ".join(available()) or "none"
-    return BackendNotInstalledError(
-        f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; "
-        f"installed are {installed}; {install_command(name)}",
-        name=str(name),
-    )
 
 
 def _import_adapters() -> None:
@@ -306,14 +229,14 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
     if capability in contract.PROVIDED:
         provided = entry_points_of(contract.PROVIDED[capability]).get(str(owner))
         if provided is not None:
-            return _import_for(owner, provided)
+            return import_for(owner, provided)
     path = f"{owner.adapter.__name__}.{capability}"
     if not hasattr(owner.adapter, "__path__") or find_spec(path) is None:
         return None
-    return _import_for(owner, path)
+    return import_for(owner, path)
 
 
-def _import_for(owner: Backend, module: str) -> ModuleType:
+def import_for(owner: Backend, module: str) -> ModuleType:
     loaded = sys.modules.get(module)
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded

@@ -11,8 +11,9 @@ from types import ModuleType
 from typing import Any
 
 from xdevice.errors import XDeviceError
-from xdevice.framework.adapters import ORDER, Backend, imported, registered
+from xdevice.framework.adapters import Backend, imported, registered
 from xdevice.framework.import_hook import ImportHook, WrappedLoader
+from xdevice.framework.registry import ORDER
 
 # No framework has such a name. For any other, the registry is read, which takes 20 ms.
 _IMPORTED_AT_START = ("xdevice", "sitecustomize", "usercustomize")

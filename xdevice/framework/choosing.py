@@ -10,12 +10,12 @@ from xdevice.errors import BackendNotInstalledError
 from xdevice.framework.adapters import (
     Backend,
     find,
-    has_device,
+    import_for,
     imported,
-    not_installed,
     registered,
 )
 from xdevice.framework.installing import install_command, is_installed
+from xdevice.framework.registry import ORDER, not_installed
 
 __all__ = ["backend", "use", "using"]
 
@@ -141,6 +141,23 @@ def _chosen() -> Backend | None:
     if not name:
         return None
     return _installed(name)
+
+
+def has_device(owner: Backend) -> bool:
+    """Whether the framework has a device on this machine.
+
+    A framework that is not in `ORDER` is imported for that, without
+    `before_loading`, so that it may still get virtual GPUs. A broken framework counts as
+    having a device: using it raises the error.
+    """
+    if owner in ORDER:
+        return True
+    try:
+        hardware = import_for(owner, f"{owner.module}.hardware")
+        kinds = hardware.kinds()
+        return "cpu" in kinds or any(map(hardware.count, kinds))
+    except Exception:  # an adapter of another distribution may raise any
+        return True
 
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:

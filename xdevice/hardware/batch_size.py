@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
-from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, shortened
 from xdevice.framework.adapters import imported
 from xdevice.framework.blocks import refuse_what_runs_later
 from xdevice.hardware.memory import ask_memory, is_out_of_memory
+from xdevice.integers import whole_number
 
 __all__ = ["find_batch_size"]
 

@@ -9,7 +9,8 @@ from xdevice.device import Device, check_index
 from xdevice.errors import DeviceFallbackWarning
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import cpu, devices, has_cpu, require
+from xdevice.hardware.devices import cpu, has_cpu, require
+from xdevice.hardware.questions import devices
 
 __all__ = ["try_all_gpus", "try_gpu"]
 

@@ -9,7 +9,8 @@ from xdevice.contract import MemoryStats
 from xdevice.errors import BrokenBackendError, VirtualDeviceError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, properties_of, require
+from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.questions import properties_of
 from xdevice.hardware.virtual import is_virtual
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike

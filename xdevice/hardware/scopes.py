@@ -160,12 +160,22 @@ def leave(
     """
     generator = _id_if_generator(_getframe(2))
     stack = _open.get()
-    if stack and stack[-1].manager is manager and stack[-1].generator == generator:
-        open_scope = stack[-1]
-        _open.set(stack[:-1])
-    else:
-        open_scope, other_scopes = _taken_from(stack, manager, generator)
-        _open.set(other_scopes)
+    i = len(stack) - 1
+    while i >= 0 and (stack[i].manager is not manager or stack[i].generator != generator):
+        i -= 1
+    if i < 0:
+        raise ScopeError(
+            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
+        )
+    open_scope = stack[i]
+    inner_scopes = stack[i + 1 :]
+    for inner in inner_scopes:
+        if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
+            raise ScopeError(
+                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                "still open; leave that first"
+            )
+    _open.set(stack[:i] + inner_scopes)
     if open_scope.generator:
         # a generator may be closed in another task, while its caller still has the scope
         open_scope.closed = True
@@ -175,24 +185,3 @@ def leave(
 
 def _id_if_generator(frame: FrameType) -> int:
     return id(frame) if frame.f_code.co_flags & _IN_GENERATOR else 0
-
-
-def _taken_from(
-    stack: tuple[_OpenScope, ...], manager: object, generator: int
-) -> tuple[_OpenScope, tuple[_OpenScope, ...]]:
-    """The last scope of this context manager, which is not the innermost one, and the other scopes."""
-    for i in reversed(range(len(stack))):
-        if stack[i].manager is manager and stack[i].generator == generator:
-            break
-    else:
-        raise ScopeError(
-            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
-        )
-    open_scope, inner_scopes = stack[i], stack[i + 1 :]
-    for inner in inner_scopes:
-        if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
-            raise ScopeError(
-                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
-                "still open; leave that first"
-            )
-    return open_scope, stack[:i] + inner_scopes

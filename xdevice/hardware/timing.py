@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 
-from xdevice.hardware.devices import synchronize
+from xdevice.hardware.questions import synchronize
 
 __all__ = ["Benchmark", "Timer"]
 

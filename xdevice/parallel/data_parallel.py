@@ -25,8 +25,8 @@ from xdevice.tensors.gradients import (
     with_tensors,
 )
 from xdevice.tensors.placement import device_of
+from xdevice.tensors.trees.by_place import LeavesByPlace
 from xdevice.tensors.trees.leaves import Leaf
-from xdevice.tensors.trees.tree import LeavesByPlace
 from xdevice.typing import DeviceLike
 
 __all__ = ["data_parallel"]

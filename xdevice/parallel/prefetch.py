@@ -15,17 +15,19 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from xdevice.contract import Event, Stream, Tensor, Tree
-from xdevice.device import Device, whole_number
+from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual, stream_of
+from xdevice.integers import whole_number
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import own_data, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
-from xdevice.tensors.placement import devices_of, to_device
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import devices_of
 from xdevice.tensors.trees.leaves import Leaf, known_leaf
 from xdevice.tensors.trees.tree import FlatTree
 from xdevice.typing import DeviceLike

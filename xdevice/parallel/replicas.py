@@ -20,8 +20,10 @@ from xdevice.hardware.devices import as_device, is_device
 from xdevice.hardware.scopes import scope
 from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.placement import backend_of, device_of, devices_of, to_device
-from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace, at_path, check_ordered
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import backend_of, device_of, devices_of
+from xdevice.tensors.trees.by_place import LeavesByPlace, check_ordered
+from xdevice.tensors.trees.tree import FlatTree, at_path
 from xdevice.typing import DeviceLike
 
 __all__ = ["Replicas", "all_reduce", "replicate"]

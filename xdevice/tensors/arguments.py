@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from xdevice.contract import NativeDtype, Tensor
-from xdevice.device import Device, as_integer
+from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -15,6 +15,7 @@ from xdevice.errors import (
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, tensor_owner
+from xdevice.integers import as_integer
 from xdevice.tensors.placement import device_of, owner_of
 
 Number: TypeAlias = Any

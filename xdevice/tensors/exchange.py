@@ -19,8 +19,9 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Known, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
-from xdevice.tensors.creation import make
-from xdevice.tensors.placement import backend_of, device_of, owner_of, to_device
+from xdevice.tensors.making import make
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import backend_of, device_of, owner_of
 from xdevice.tensors.trees.leaves import Leaf, is_data, known_leaf
 from xdevice.tensors.trees.questions import not_a_tensor
 from xdevice.tensors.trees.tree import FlatTree, is_leaf

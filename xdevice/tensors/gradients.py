@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from xdevice.contract import Tensor
-from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
-from xdevice.tensors.trees.tree import LeavesByPlace
+from xdevice.integers import whole_number
+from xdevice.tensors.trees.by_place import LeavesByPlace
 
 __all__ = ["value_and_grad"]
 

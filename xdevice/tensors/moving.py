@@ -1,4 +1,4 @@
-"""The work behind `to_device`: check every leaf, move, and rebuild the tree.
+"""`to_device`: check every leaf, move, and rebuild the tree.
 
 The devices and the permission to copy are checked before the first move. If a
 framework fails in the middle, or the tree cannot be rebuilt, what was moved in
@@ -7,11 +7,13 @@ place is moved back, but for an object with its own method ``to`` that is on sev
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
+    ArgumentTypeError,
     CopyNeededError,
     DeviceNotFoundError,
     MixedDeviceError,
@@ -19,10 +21,12 @@ from xdevice.errors import (
     XDeviceError,
     listed,
     misplaced,
+    shortened,
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Known, devices_of_tensors, known_of
-from xdevice.hardware.devices import native_of
+from xdevice.hardware.devices import as_device, is_device, native_of
+from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.trees.leaves import (
     Leaf,
     devices_of_leaf,
@@ -32,7 +36,102 @@ from xdevice.tensors.trees.leaves import (
     move_with_own_method,
 )
 from xdevice.tensors.trees.questions import not_a_tensor
-from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
+from xdevice.tensors.trees.tree import FlatTree, Tree, at_path, is_leaf
+from xdevice.typing import DeviceLike
+
+__all__ = ["to_device"]
+
+T = TypeVar("T")
+
+
+def to_device(
+    obj: T,
+    device: DeviceLike,
+    *,
+    copy: bool | None = None,
+    non_blocking: bool = False,
+    skip: Collection[str] = (),
+) -> T:
+    """The tensor, parameter, model or tree on the device; the same object if it is there already.
+
+    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once,
+    and plain data passes through. An object with a method ``to`` is moved by that method. A model
+    is moved as its framework moves it, in place under most. The framework stays the same.
+
+    Parameters
+    ----------
+    obj
+        What to move. It is not modified, except for a model that its framework moves in place.
+    device
+        A `Device`, any framework's spelling, or a native device.
+    copy
+        ``True``: always a copy in memory of its own; ``False``: never one; ``None``: where needed.
+    non_blocking
+        Let a copy *to* a GPU run while Python continues; a copy to the host always waits. JAX's
+        and MXNet's arrays are futures: their copies never wait.
+    skip
+        Names of keys and attributes of a tree, or paths in it, that stay as they are.
+
+    Raises
+    ------
+    DeviceNotFoundError
+        The tensor's framework does not have the device. Nothing was moved.
+    CopyNeededError
+        ``copy=False``, and a tensor is on another device. Nothing was moved.
+    NotATensorError
+        ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
+    ArgumentError
+        The device does not have the dtype of a tensor.
+    UnknownPlacementError
+        The device cannot be known, as for `device_of`.
+    MisplacedError
+        The framework put a tensor on another device.
+
+    Examples
+    --------
+    >>> import numpy, xdevice
+    >>> x = numpy.ones(3)
+    >>> xdevice.to_device(x, "cpu") is x
+    True
+    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
+    False
+    """
+    if type(device) is Device:
+        target = device
+    elif isinstance(device, TracedDevice) and not copy:
+        return obj  # the compiler moves it to the device of the traced tensor with which it is used
+    else:
+        target = _as_target(device, obj)
+    known = known_of(type(obj))
+    if copy is None and known.device_of is not None and known.backend is not None:
+        # the common case: one tensor
+        try:
+            if known.device_of(obj) is target:
+                return obj
+        except MixedDeviceError:
+            pass  # it is on several devices, and is moved to one
+        else:
+            native_of(known.backend, target)  # raises an error if the framework does not have it
+            moved: T = move_tensor(obj, known.backend, target, non_blocking)
+            return moved
+    if copy is not None and not isinstance(copy, bool):
+        raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
+    moved_tree: T = move_tree(obj, target, copy, non_blocking, skip)
+    return moved_tree
+
+
+def _as_target(device: DeviceLike, obj: Any) -> Device:
+    """The device to move ``obj`` to; the error for swapped arguments says so."""
+    try:
+        return as_device(device)
+    except XDeviceError:
+        if not is_device(obj):
+            raise
+        if not is_leaf(device) or known_of(type(device)).backend is not None:
+            raise ArgumentTypeError(
+                "to_device was given the device first; write to_device(x, device)"
+            ) from None
+        raise
 
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:

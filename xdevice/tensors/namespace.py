@@ -28,8 +28,8 @@ from xdevice.errors import (
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
-from xdevice.hardware.devices import devices
-from xdevice.tensors.creation import make, place
+from xdevice.hardware.questions import devices
+from xdevice.tensors.making import make, place
 from xdevice.tensors.namespace_factories import Factories
 from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, only_framework, owner_of

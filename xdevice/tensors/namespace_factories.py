@@ -20,10 +20,12 @@ from xdevice.hardware.scopes import innermost
 from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import check_fit, native_dtype, number_for, shape_of
-from xdevice.tensors.creation import Shape, make, place
+from xdevice.tensors.creation import Shape
 from xdevice.tensors.exchange import to_numpy
+from xdevice.tensors.making import make, place
+from xdevice.tensors.moving import to_device
 from xdevice.tensors.namespace_numbers import Numbers
-from xdevice.tensors.placement import device_of, to_device
+from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
 
 FACTORIES = (

@@ -1,33 +1,28 @@
-"""The device and the framework of tensors, models and trees, and `to_device`.
+"""The device and the framework of tensors, models and trees.
 
 The device of a tensor takes one dictionary look-up by type and one call of the adapter.
 """
 
 from collections.abc import Collection
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import (
-    ArgumentError,
     ArgumentTypeError,
     MixedDeviceError,
     NotATensorError,
     TracedTensorError,
-    XDeviceError,
-    shortened,
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import devices_of_owned, known_of, tensor_owner
-from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.hardware.traced import TRACED, TracedDevice
-from xdevice.tensors.moving import move_tensor, move_tree
+from xdevice.hardware.devices import as_device, is_device
+from xdevice.hardware.traced import TRACED
 from xdevice.tensors.trees.questions import (
     devices_in,
     frameworks_in,
     not_a_tensor,
     not_on_one_device,
 )
-from xdevice.tensors.trees.tree import is_leaf
 from xdevice.typing import DeviceLike
 
 __all__ = [
@@ -36,10 +31,8 @@ __all__ = [
     "device_of",
     "devices_of",
     "is_same_device",
-    "to_device",
 ]
 
-T = TypeVar("T")
 TensorOrTree: TypeAlias = Any
 """A tensor, parameter or model of any framework, or nested containers of these."""
 
@@ -163,82 +156,6 @@ def check_same_device(*objs: TensorOrTree | DeviceLike) -> Device:
     raise not_on_one_device(named)
 
 
-def to_device(
-    obj: T,
-    device: DeviceLike,
-    *,
-    copy: bool | None = None,
-    non_blocking: bool = False,
-    skip: Collection[str] = (),
-) -> T:
-    """The tensor, parameter, model or tree on the device; the same object if it is there already.
-
-    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once,
-    and plain data passes through. An object with a method ``to`` is moved by that method. A model
-    is moved as its framework moves it, in place under most. The framework stays the same.
-
-    Parameters
-    ----------
-    obj
-        What to move. It is not modified, except for a model that its framework moves in place.
-    device
-        A `Device`, any framework's spelling, or a native device.
-    copy
-        ``True``: always a copy in memory of its own; ``False``: never one; ``None``: where needed.
-    non_blocking
-        Let a copy *to* a GPU run while Python continues; a copy to the host always waits. JAX's
-        and MXNet's arrays are futures: their copies never wait.
-    skip
-        Names of keys and attributes of a tree, or paths in it, that stay as they are.
-
-    Raises
-    ------
-    DeviceNotFoundError
-        The tensor's framework does not have the device. Nothing was moved.
-    CopyNeededError
-        ``copy=False``, and a tensor is on another device. Nothing was moved.
-    NotATensorError
-        ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
-    ArgumentError
-        The device does not have the dtype of a tensor.
-    UnknownPlacementError
-        The device cannot be known, as for `device_of`.
-    MisplacedError
-        The framework put a tensor on another device.
-
-    Examples
-    --------
-    >>> import numpy, xdevice
-    >>> x = numpy.ones(3)
-    >>> xdevice.to_device(x, "cpu") is x
-    True
-    >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
-    False
-    """
-    if type(device) is Device:
-        target = device
-    elif isinstance(device, TracedDevice) and not copy:
-        return obj  # the compiler moves it to the device of the traced tensor with which it is used
-    else:
-        target = _as_target(device, obj)
-    known = known_of(type(obj))
-    if copy is None and known.device_of is not None and known.backend is not None:
-        # the common case: one tensor
-        try:
-            if known.device_of(obj) is target:
-                return obj
-        except MixedDeviceError:
-            pass  # it is on several devices, and is moved to one
-        else:
-            native_of(known.backend, target)  # raises an error if the framework does not have it
-            moved: T = move_tensor(obj, known.backend, target, non_blocking)
-            return moved
-    if copy is not None and not isinstance(copy, bool):
-        raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
-    moved_tree: T = move_tree(obj, target, copy, non_blocking, skip)
-    return moved_tree
-
-
 def backend_of(obj: TensorOrTree) -> Backend:
     """The framework that owns a tensor, parameter or model, or the tensors of a tree.
 
@@ -285,20 +202,6 @@ def owner_of(obj: Any) -> Backend:
     if owner is None:
         raise not_a_tensor(obj)
     return owner
-
-
-def _as_target(device: DeviceLike, obj: Any) -> Device:
-    """The device to move ``obj`` to; the error for swapped arguments says so."""
-    try:
-        return as_device(device)
-    except XDeviceError:
-        if not is_device(obj):
-            raise
-        if not is_leaf(device) or known_of(type(device)).backend is not None:
-            raise ArgumentTypeError(
-                "to_device was given the device first; write to_device(x, device)"
-            ) from None
-        raise
 
 
 def _devices_of_all(objs: tuple[TensorOrTree | DeviceLike, ...]) -> set[Device]:

@@ -1,5 +1,6 @@
 """``xdevice fits`` under PyTorch: the peak by kind and by line, and three answers."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -14,15 +15,9 @@ from xdevice.device import Device
 from xdevice.tools.cli import fits as fits_command
 from xdevice.tools.cli.fits_report import Report
 from xdevice.units import parsed_size
-from xdevice.virtual.fits.estimate import (
-    CONTEXT,
-    CONTEXTS,
-    KERNELS,
-    Ended,
-    estimate,
-    most_that_surely_fits,
-)
+from xdevice.virtual.fits.estimate import KERNELS, Ended, estimate, most_that_surely_fits
 from xdevice.virtual.fits.records import Record
+from xdevice.virtual.models import CONTEXT, CONTEXTS
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 MIB = 1 << 20
@@ -390,6 +385,19 @@ def test_an_integer_that_decides_on_a_size_is_not_told_without_computing(fits):
 
 
 @pytest.mark.weekly
+def test_an_integer_that_may_decide_how_often_a_loop_runs_is_told_in_the_answer(fits):
+    text = """
+        import torch
+        count = torch.ones(1 << 20, dtype=torch.int64, device="cuda").sum()
+        kept = [torch.zeros(1 << 20, device="cuda") for _ in range(int(count.item()))]
+    """
+    _, _, report = fits(text, "8GiB")
+    assert report["answer"] == "fits"
+    line = line_of(text, "kept")
+    assert f"unless integers decide that it reads as 0: program.py:{line}" in report["reason"]
+
+
+@pytest.mark.weekly
 def test_twelve_programs_need_the_same_bytes_whether_or_not_they_are_computed(fits):
     text = Path(__file__).with_name("fits_programs.py").read_text()
     outputs = [fits(text, "64GiB", *options)[1] for options in ((), ("--compute",))]
@@ -463,6 +471,13 @@ def test_what_is_allocated_at_exit_counts(fits):
 def test_a_size_that_no_card_has_is_told_the_nearest(text, model):
     *_, hint = fits_command._size(text)
     assert f"no card that is known has {text}; the nearest is {model}" in hint
+
+
+def test_a_size_that_holds_no_tensor_is_refused():
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"'1MiB' is less than .* 2MiB; write 24GiB"
+    ):
+        fits_command._size("1MiB")
 
 
 @pytest.mark.parametrize("text", ["16160MiB", "8192GiB"])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.virtual.fits.estimate import CONTEXT, KERNELS
+from xdevice.virtual.fits.estimate import KERNELS
+from xdevice.virtual.models import CONTEXT
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 PROGRAM = Path(__file__).with_name("fits_children.py")

@@ -239,7 +239,7 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
            "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
-           "current_line() -> int", "read_without_values(str operation, bool decides) -> ()",
+           "current_line() -> int", "read_without_values(str operation, bool decides, bool is_integer) -> ()",
            "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str", "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);

@@ -65,9 +65,12 @@ inline bool is_computed(const Plan& plan, const IValue* arguments) {
   return all;
 }
 
+inline std::atomic<bool> has_read_integer = false;  // as 0
+
 // Tells Python that the program reads values that were not computed. Those that decide on what follows end it.
-inline void read(const c10::OperatorHandle& op, bool decides) {
-  Stack stack{op.schema().name(), decides};
+inline void read(const c10::OperatorHandle& op, bool decides, bool is_integer = false) {
+  if (is_integer) has_read_integer = true;
+  Stack stack{op.schema().name(), decides, is_integer};
   call_python("read_without_values", stack);
 }
 
@@ -90,8 +93,6 @@ inline void count_masks(const c10::OperatorHandle& op, IValue& indices) {
   indices = counted;
 }
 
-inline std::atomic<bool> has_read_integer = false;  // as 0
-
 // A size that was read as 0 makes tensors empty, and what is computed from them. Few programs have empty tensors for
 // another reason; these are told to compute, too.
 inline void check_size(const c10::OperatorHandle& op, const IValue& result) {
@@ -103,8 +104,7 @@ inline void check_size(const c10::OperatorHandle& op, const IValue& result) {
 inline bool read_values(const c10::OperatorHandle& op, const Plan& plan, Stack* stack, IValue* arguments) {
   if (plan.reads == Plan::NUMBER) {
     const auto type = arguments[0].toTensor().scalar_type();
-    read(op, type == kBool);
-    if (at::isIntegralType(type, false)) has_read_integer = true;
+    read(op, type == kBool, at::isIntegralType(type, false));
     torch::jit::drop(*stack, 1);
     torch::jit::push(*stack, at::isFloatingType(type) ? at::Scalar(0.) : at::Scalar(0));
     return true;
@@ -120,7 +120,7 @@ inline void note_written(const c10::OperatorHandle& op, const Plan& plan, const 
   for (int i = 0; i < plan.arguments; ++i)
     if (plan.written >> i & 1) for_each_tensor(arguments[i], [&](const Tensor& t) {
       if (!computes && t.is_cpu()) {  // the program's own memory
-        read(op, false);
+        read(op, false, at::isIntegralType(t.scalar_type(), false));
         AutoDispatchBelowADInplaceOrView below;
         Tensor(t).zero_();
       } else if (!computes || is_whole(t)) {

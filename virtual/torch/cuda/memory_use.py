@@ -88,7 +88,7 @@ class _Recorder:
         self.host_shortage = ""
         self.kernels: set[str] = set()
         # The lines that read values that were not computed, in order.
-        self.reads: dict[tuple[str, int], None] = {}
+        self.reads: dict[tuple[str, int, bool], None] = {}
         self.undecided = ""
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
@@ -187,11 +187,11 @@ class _Recorder:
         line = self._current_line()
         return self._lines.setdefault(line, len(self._lines))
 
-    def _read(self, operation: str, decides: bool) -> None:
+    def _read(self, operation: str, decides: bool, is_integer: bool) -> None:
         """Note that the program reads values that were not computed; end it if they decide."""
         line = self._current_line()
         if not decides:
-            self.reads[line.file, line.number] = None
+            self.reads[line.file, line.number, is_integer] = None
             return
         where = f"{os.path.basename(line.file)}:{line.number}" if line.file else "the backward pass"
         is_number = operation == "aten::_local_scalar_dense"

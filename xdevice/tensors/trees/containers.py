@@ -8,6 +8,7 @@ subclasses. The parts are the items, and then the attributes.
 
 import sys
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -79,6 +80,10 @@ class Container:
 
     def with_items(self, node: Node, items: Parts) -> Node:
         return self.cls.__new__(self.cls)
+
+
+Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
+"""How a container is opened, the container, and its parts."""
 
 
 class SequenceContainer(Container):

@@ -6,19 +6,12 @@ leaves, and finds the paths that errors name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
-from operator import is_not
 from typing import Any, TypeAlias, TypeVar
 
-from xdevice.errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    NotATensorError,
-    XDeviceError,
-    in_one_line,
-)
+from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
     DICT,
@@ -27,20 +20,18 @@ from xdevice.tensors.trees.containers import (
     TUPLE,
     Container,
     Node,
+    Opened,
     Parts,
     containers,
 )
-from xdevice.tensors.trees.leaves import Leaf, check_static_parts
+from xdevice.tensors.trees.inside import check_static_parts
+from xdevice.tensors.trees.leaves import Leaf
+from xdevice.tensors.trees.skip import Skip
 
 T = TypeVar("T")
 
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
-
-Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
-"""How a container is opened, the container, and its parts."""
-
-_MAX_PLACES = 200_000  # of leaves and containers, where each place counts
 
 
 class FlatTree:
@@ -55,10 +46,7 @@ class FlatTree:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
-        self._root = tree
-        if skip != ():
-            self._open_without([skip] if isinstance(skip, (int, str)) else list(skip or ()))
-            return
+        skipped = None if skip == () else Skip(tree, skip)
         with_static_parts: list[Node] = []
         appears_again = False
         leaves, opened = self.leaves, self._opened
@@ -79,57 +67,24 @@ class FlatTree:
                 if container is DICT:
                     parts = node.values()
                     for key in node:
-                        if type(key) is not str and type(key) not in ATOMS:
+                        if type(key) not in ATOMS:
                             with_static_parts.append(node)
                             break
                 elif container is not LIST and container is not TUPLE:
                     parts = container.parts(node)
                     if container.static(node):
                         with_static_parts.append(node)
-                nodes += parts
-                opened[id(node)] = container, node, parts
-        if appears_again or with_static_parts:
-            self._check(appears_again, with_static_parts)
-
-    def _open_without(self, names: list[object]) -> None:
-        """Open the tree without the parts of these names, and those at these paths."""
-        steps = frozenset(step for name in names for step in _steps_to(name))
-        paths = frozenset(path for name in names for path in (f"{name}", f".{name}"))
-        with_static_parts: list[Node] = []
-        appears_again = False
-        if not is_leaf(self.tree):
-            self._root = _Place(self.tree, "")
-        nodes = [self._root]
-        for node in nodes:  # the list grows meanwhile
-            place = node if isinstance(node, _Place) else _Place(node)
-            if place.container is LEAF:
-                self.leaves.append(node)
-                continue
-            if id(node) in self._opened:
-                appears_again = True
-                continue
-            if place.static(place.node):
-                with_static_parts.append(place.node)
-            parts: Parts = []
-            all_paths = place.container.paths(place.node)
-            for step, part in zip(all_paths, place.container.parts(place.node), strict=True):
-                path = None if place.path is None else place.path + step
-                if step in steps or path in paths:
-                    place.skipped[len(parts) + len(place.skipped)] = part
-                elif path is None or is_leaf(part) or not _leads_on(path, paths):
-                    parts.append(part)
-                else:
-                    parts.append(_Place(part, path))
-            nodes += parts
-            self._opened[id(node)] = place, place.node, parts
-        self._check(appears_again, with_static_parts, steps)
-
-    def _check(
-        self, appears_again: bool, with_static_parts: list[Node], skip: Collection[str] = ()
-    ) -> None:
+                opening: Opened = container, node, parts
+                if skipped is not None:
+                    opening = skipped.without(node)
+                opened[id(node)] = opening
+                nodes += opening[2]
         if appears_again:
             self._sort()
-        for node in with_static_parts:
+        self._check_static_parts(with_static_parts, () if skipped is None else skipped.names)
+
+    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
+        for node in nodes:
             try:
                 check_static_parts(node, skip)
             except NotATensorError as error:
@@ -170,7 +125,7 @@ class FlatTree:
             elif afresh and not isinstance(node, (tuple, frozenset)):
                 with suppress(ArgumentError):
                     new[key] = container.rebuild(node, new_parts)
-        return new.get(id(self._root), self.tree)
+        return new.get(id(self.tree), self.tree)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -193,7 +148,7 @@ class FlatTree:
         A path is written as in Python code, ``['batch'][0].mask``; that of the
         root is empty. A container that appears again is opened ``again``, or not.
         """
-        nodes = [("", self._root)]
+        nodes = [("", self.tree)]
         done: set[int] = set()
         while nodes:
             path, key = nodes.pop()
@@ -214,97 +169,6 @@ class FlatTree:
         return next((path for path, node, _ in self.nodes() if node is target), "")
 
 
-class LeavesByPlace(FlatTree):
-    """A flattened tree with the leaves of every place, in the order of their paths.
-
-    So the leaves of trees of one structure correspond, also if the trees share
-    other containers, and if dicts have their keys in another order.
-    """
-
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
-        check_ordered(self)
-        self._places: list[Node] = []  # each container before its parts
-        named: list[tuple[str, Leaf]] = []
-        for path, node, container in self.nodes(again=True):
-            self._places.append(node)
-            if len(self._places) > _MAX_PLACES:
-                raise ArgumentError(
-                    f"containers appear again and again in this {type(tree).__name__}, so that it "
-                    f"has over {_MAX_PLACES} places; pass each container once"
-                )
-            if container is LEAF:
-                named.append((path, node))
-        self._order = sorted(range(len(named)), key=lambda i: named[i][0])
-        self.paths = [named[i][0] for i in self._order]
-        self.leaves = [named[i][1] for i in self._order]
-
-    def at(self, i: int) -> str:
-        """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
-        return _at(self.paths[i])
-
-    def rebuild(self, new_leaves: Iterable[Leaf]) -> Tree:
-        """The tree with a new leaf at each place, in the order of their paths."""
-        new_leaf = dict(zip(self._order, new_leaves, strict=True))
-        number = len(new_leaf)
-        new: Parts = []  # the parts of the containers to come, the first one last
-        for node in reversed(self._places):
-            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
-            if container is LEAF:
-                number -= 1
-                new.append(new_leaf[number])
-                continue
-            new_parts = [new.pop() for _ in parts]
-            changed = any(map(is_not, parts, new_parts))
-            new.append(container.rebuild(node, new_parts) if changed else node)
-        return new.pop()
-
-
-class _Place(Container):
-    """A container without its parts that are skipped.
-
-    With a path it is the one at that place, from where a name of ``skip`` leads on: at
-    another place of the same container nothing may be skipped.
-    """
-
-    def __init__(self, node: Node, path: str | None = None) -> None:
-        self.node = node
-        self.path = path
-        self.container = containers[type(node)]
-        self.skipped: dict[int, Any] = {}  # by their numbers among all parts
-
-    def static(self, node: Node) -> Parts:
-        return self.container.static(node)
-
-    def paths(self, node: Node) -> list[str]:
-        paths = self.container.paths(node)
-        return [path for i, path in enumerate(paths) if i not in self.skipped]
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        parts = [part.node if isinstance(part, _Place) else part for part in parts]
-        for i, part in self.skipped.items():
-            parts.insert(i, part)
-        return self.container.rebuild(node, parts)
-
-
-def check_ordered(flat: FlatTree) -> None:
-    """Raise an error for a set, whose parts do not correspond to those of an equal one."""
-    for path, node, _ in flat.nodes():
-        if isinstance(node, (set, frozenset)) and len(node) > 1:
-            raise ArgumentTypeError(
-                f"there is a set{_at(path)}, whose order differs from tree to tree; give a list"
-            )
-
-
-def _steps_to(name: object) -> tuple[str, ...]:
-    """The last steps of the paths to parts of that name; a key may be a number."""
-    return f".{name}", f"[{name}]", f"[{in_one_line(repr(name))}]"
-
-
-def _leads_on(path: str, paths: frozenset[str]) -> bool:
-    return any(name.startswith((f"{path}.", f"{path}[")) for name in paths)
-
-
 def is_leaf(tree: Tree) -> bool:
     return containers[type(tree)] is LEAF
 
@@ -314,7 +178,3 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
     if path:
         error.args = (f"{error} (at {path})", *error.args[1:])
     return error
-
-
-def _at(path: str) -> str:
-    return f" at {path}" if path else ""
