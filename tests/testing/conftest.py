@@ -23,35 +23,16 @@ def count(kind): return 0
 """
 
 
-RUN = """
-import os, sys
-import pytest
-os.environ.clear()
-os.environ.update({environment})
-os.chdir({folder!r})
-sys.path[:] = {path}
-status = 3
-try:
-    status = int(pytest.main({arguments}))
-finally:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)  # what this process has imported need not be tidied up
-"""
-
-
 @pytest.fixture
 def run_pytest(pytester, in_a_fork):
     """Run pytest in a fork of a process that has imported it, xdevice's plugin and NumPy."""
 
     def run(*arguments):
         start, folder = time.monotonic(), pytester.mkdir(f"run-{time.monotonic_ns()}")
-        program = RUN.format(
-            environment=dict(os.environ),
-            folder=str(pytester.path),
-            path=[str(pytester.path), *os.environ["PYTHONPATH"].split(os.pathsep)],
-            arguments=[f"--basetemp={folder / 'temporary'}", *map(str, arguments)],
-        )
+        path = [str(pytester.path), *os.environ["PYTHONPATH"].split(os.pathsep)]
+        arguments = [f"--basetemp={folder / 'temporary'}", *map(str, arguments)]
+        given = dict(os.environ), str(pytester.path), path, arguments
+        program = f"from testing.prepared import run\nrun{given}"
         done = in_a_fork("testing.prepared", program)
         print(done.stdout, done.stderr)  # pytest shows it beside a failure
         lines = done.stdout.splitlines(), done.stderr.splitlines()
