@@ -203,6 +203,7 @@ DECOMPOSED = """
 """
 
 
+@pytest.mark.weekly
 def test_what_only_the_cpu_lowers_is_refused_in_jaxs_words(program):
     refused = "MLIR translation rule for primitive '{}' not found for platform cuda"
     words = [refused.format(name) for name in ("schur", "schur", "hessenberg")]
@@ -280,6 +281,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
     ]
 
 
+@pytest.mark.weekly
 def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
     (tmp_path / "script.py").write_text("import jax\nprint('ran')\n")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
