@@ -98,6 +98,13 @@ def test_what_is_normalized_stays_as_it_is(text):
     assert normalized(normalized(text)) == normalized(text)
 
 
+def test_the_processes_of_nvidia_smi_do_not_count():
+    row = "|  0   N/A  N/A    {}      C   {}    300MiB |\n| {}   {}   {}   200MiB  |"
+    first = row.format(101, "/a/python", 1, 101, "/a/python")
+    assert difference(first, row.format(2022, "python3", 1, 2022, "python3")).cause == "same"
+    assert difference(first, row.format(101, "/a/python", 0, 101, "/a/python")).cause == "numbers"
+
+
 @given(st.integers(10**11, 10**18), st.integers(10**11, 10**18))
 def test_an_integer_is_never_an_address(first, second):
     assume(first != second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from textwrap import shorten
 from typing import NamedTuple
 
 from xdevice.tools.course.read import Cell
@@ -48,6 +49,7 @@ _ORDER = list(VERDICTS)
 UNCHANGED = ("same", "name", "digits", "times")
 _WORDS = 6  # of a text, where it begins to differ from another, that are shown
 _CHARACTERS = 60  # of these words
+_OF_AN_ERROR = 120  # characters that are shown beside those of other tabs
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,18 @@ def _between_errors(raised: Mapping[str, str], outcomes: Mapping[str, Outcome]) 
     """What can be said of the errors that are part of the lesson."""
     if len(raised) < len(outcomes):
         silent = ", ".join(tab for tab in outcomes if tab not in raised)
-        errors = "; ".join(f"{tab}: {error}" for tab, error in raised.items())
+        errors = "; ".join(f"{tab}: {_in_short(error)}" for tab, error in raised.items())
         return Verdict("one error", f"{errors}; none under {silent}")
     texts = {tab: values_of(error, (), tab).text for tab, error in raised.items()}
     for a, b in combinations(raised, 2):
         if difference(texts[a], texts[b]).cause not in UNCHANGED:
-            return Verdict("other error", f"{a}: {raised[a]}; {b}: {raised[b]}")
+            errors = f"{a}: {_in_short(raised[a])}; {b}: {_in_short(raised[b])}"
+            return Verdict("other error", errors)
     return Verdict("same")
+
+
+def _in_short(error: str) -> str:
+    return shorten(error, _OF_AN_ERROR, placeholder=" …")
 
 
 def last_line(error: str) -> str:

@@ -76,7 +76,7 @@ _BEGINS_TAB = re.compile(r"^:begin_tab:`?([^`]*)")  # of d2l: prose for some tab
 # Of Material for MkDocs: the content of a tab, or of an admonition, is indented.
 _ABOUT_A_BLOCK = re.compile(r"^:(?:label|eqlabel|width):`[^`]+`\s*$")  # of d2l, below the block
 _CAPTION = re.compile(r"^:(?![\w-]+:)(\w[^`]*)$")  # of d2l, below a table
-_OPTION = re.compile(r"^\s*:[\w-]+:")
+_OPTION = re.compile(r"^\s*:[\w-]+:(?!`)")  # of a directive; :numref:`x` is prose
 _TAB_LABEL = re.compile(r'^\s*===[!+]*\s+"(.+?)"\s*$')
 _ADMONITION = re.compile(r'^\s*(?:!!!|\?\?\?\+?)\s+(\w[^"]*?)\s*(?:"(.*)")?\s*$')
 _NO_BLANK_LINE = re.compile(  # between its first line and its content
@@ -153,7 +153,7 @@ class _Context:
         if self._directives:
             self._directives.pop()
             self._boxes.pop()
-            self._lines.append((self._d2l_label or self.label, ""))
+            self.add("")
 
     def enter_block(self) -> None:
         self._directives.append(self._label)

@@ -14,6 +14,7 @@ import random
 import signal
 import sys
 import time
+from functools import wraps
 from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,6 +127,9 @@ def _keep_the_beginning_of_streams(client: Any) -> None:
     ) -> NotebookNode | None:
         out: NotebookNode | None = add(outs, msg, display_id, cell_index)
         if outs and outs[-1].output_type == "stream":
+            if outs[-1].text.startswith("compiling "):  # a plug-in of virtual GPUs
+                words = outs[-1].text.partition("\n")[0]
+                print(f"cell {cell_index} of {len(client.nb.cells) - 1}: {words}", flush=True)
             _merge_stream(outs)
         return out
 
@@ -298,13 +302,8 @@ def _set_seeds(seed: int) -> None:
     from xdevice.framework.choosing import using
     from xdevice.tensors.creation import seed as seed_framework
 
-    random.seed(seed)
-    if find_spec("numpy"):
-        import numpy as np
-
-        np.random.seed(seed)
+    draws = _Draws(seed)
     seeded: set[Backend] = set()
-    before_import = _DrawsBeforeImport()
 
     def seed_once(owner: Backend) -> None:
         if owner in seeded:
@@ -312,33 +311,55 @@ def _set_seeds(seed: int) -> None:
         seeded.add(owner)
         with using(owner):
             seed_framework(seed)
-        before_import.restore(str(owner))
+        draws.restore(str(owner))
 
     before_loading.append(seed_once)
     at_import.watch(seed_once)
-    sys.meta_path.insert(0, before_import)
+    sys.meta_path.insert(0, draws)
 
 
-class _DrawsBeforeImport(MetaPathFinder):
-    """Undoes the draws of a framework's import, so that NumPy's next numbers are those of every tab."""
+class _Draws(MetaPathFinder):
+    """The random numbers of Python and NumPy: the same in every tab, whatever its framework's import draws."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int) -> None:
         self._states: dict[str, tuple[Any, ...]] = {}
+        self._generators = 0
+        self._numpy: Any = None
+        random.seed(seed)
+        if find_spec("numpy"):
+            import numpy as np
+
+            self._numpy = np.random
+            np.random.seed(seed)
+            np.random.default_rng = self._seeded(np.random.default_rng, seed)
+
+    def _seeded(self, default_rng: Any, seed: int) -> Any:
+        """NumPy's function, which seeds the generators that are given no seed."""
+
+        @wraps(default_rng)
+        def seeded(given: Any = None) -> Any:
+            if given is None:
+                given = [seed, self._generators]
+                self._generators += 1
+            return default_rng(given)
+
+        return seeded
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        from xdevice.framework.adapters import ORDER
+        """Keep the state before the import of a framework."""
+        from xdevice.framework.registry import ORDER
 
         if fullname in ORDER and fullname != "numpy":
-            numpy = sys.modules.get("numpy")
-            state = numpy.random.get_state() if numpy else None
-            self._states.setdefault(fullname, (random.getstate(), state))
+            numpy = self._numpy and self._numpy.get_state()
+            self._states[fullname] = (random.getstate(), numpy, self._generators)
 
     def restore(self, framework: str) -> None:
-        python, numpy = self._states.get(framework, (None, None))
-        if python:
+        """Go back to the state before the import, if there was one."""
+        if framework in self._states:
+            python, numpy, self._generators = self._states.pop(framework)
             random.setstate(python)
-        if numpy:
-            sys.modules["numpy"].random.set_state(numpy)
+            if self._numpy:
+                self._numpy.set_state(numpy)
 
 
 def _curves_of(figure: Figure, **_: object) -> dict[str, Any]:

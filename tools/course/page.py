@@ -45,7 +45,7 @@ def page(
     first_runs = [run for run in runs if run.seed == 0]
     writer = _Writer(chapter, [run.tab for run in first_runs], review)
     body = "\n".join(writer.parts(rows))
-    if "<h1>" not in body:
+    if "<h1" not in body:
         body = f"<h1>{escape(chapter.title)}</h1>\n{body}"
     under = ", ".join(f"{_title(run.tab)} {run.version}".strip() for run in first_runs)
     return "\n".join(

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from latex2mathml.converter import convert
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from mdit_py_plugins.amsmath import amsmath_plugin
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -29,7 +30,6 @@ from pygments.util import ClassNotFound
 
 from xdevice.tools.course.formats import without_marks
 
-Token: TypeAlias = Any
 InlineState: TypeAlias = Any
 
 _PYTHON = "ipython3"  # with commands of the shell, and magics
@@ -44,10 +44,10 @@ def prose_as_html(texts: Sequence[str], folder: Path) -> list[str]:
     # hair spaces: between Chinese characters, ** before a ` would not be a mark
     marked = [_ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub("\u200a\\1\u200a", text)) for text in texts]
     markdown = _markdown(folder)
-    env: dict[str, Any] = {}
+    env: dict[str, Any] = {"folder": folder}
     passages = _split(markdown.parse(f"\n\n{_BREAK}\n\n".join(marked), env))
     if len(passages) != len(texts):  # one has a fence, or a comment, without an end
-        return [str(markdown.render(text)) for text in marked]
+        return [str(markdown.render(text, env)) for text in marked]
     return [str(markdown.renderer.render(each, markdown.options, env)) for each in passages]
 
 
@@ -173,10 +173,11 @@ def _render_formula(_: object, tokens: Sequence[Token], index: int, *_rest: obje
     return formula
 
 
-def _render_equation(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
+def _render_equation(renderer: Any, tokens: Sequence[Token], index: int, *_rest: object) -> str:
     number = tokens[index].meta.get("number")
     words = f"<span>({number})</span>" if number else ""
-    return f'<div class="equation">{_formula(tokens[index].content, "block")}{words}</div>\n'
+    attributes = renderer.renderAttrs(tokens[index])
+    return f'<div class="equation"{attributes}>{_formula(tokens[index].content, "block")}{words}</div>\n'
 
 
 # ------------------------------------------------------- labels and references
@@ -187,6 +188,11 @@ _TARGET = re.compile(r"(.*?)\s*<([^<>]*)>", re.DOTALL)
 _OF_A_BLOCK = ("label", "eqlabel", "caption", "width")
 """The roles of d2l that stand in a line of their own, after the block that they are about."""
 _TAGS = ("sub", "sup", "kbd")
+_FILES_OF_A_COURSE = ("config.ini", "_config.yml", "_toc.yml", "myst.yml", "conf.py", "mkdocs.yml")
+_SECTION = re.compile(  # of MyST, then of d2l
+    r"^\((?P<before>[\w:.-]+)\)=\n+#+ (?P<title>.+)|^#+ (?P<name>.+)\n:label:`(?P<after>[^`]+)`",
+    re.MULTILINE,
+)
 
 
 def _role(state: InlineState, silent: bool) -> bool:
@@ -207,11 +213,13 @@ class _Labels:
         self.words: dict[str, str] = {}
         self._counts: Counter[str] = Counter()
         self._waiting: list[str] = []  # labels of MyST, which stand before their block
-        self._block: Token = None
+        self._block: Token | None = None
+        self._element: Token | None = None
         self._kind = ""
 
-    def begin(self, block: Token, kind: str, labels: Iterable[str] = ()) -> None:
-        self._block, self._kind = block, kind
+    def begin(self, block: Token, kind: str, element: Token, labels: Iterable[str] = ()) -> None:
+        """Take the labels that stand before the block and in it; ``element`` is its HTML's."""
+        self._block, self._kind, self._element = block, kind, element
         for name in [*self._waiting, *labels]:
             self._add(name)
         self._waiting = []
@@ -221,12 +229,15 @@ class _Labels:
 
     def note(self, role: str, content: str) -> None:
         """Note a role that is about the newest block."""
-        if self._block is not None and "label" in role:
+        if "label" in role:
             self._add(content)
         elif self._block is not None:
             self._block.meta[role] = content
 
     def _add(self, name: str) -> None:
+        if self._block is None or self._element is None:
+            return
+        self._element.attrSet("id", name)
         if self._kind == "Section":
             self.words[name] = without_marks(self._block.content)
             return
@@ -243,7 +254,7 @@ def _number(state: Any) -> None:
     kept: list[Token] = []
     tokens = iter(state.tokens)
     for token in tokens:
-        children = token.children or ()
+        children = token.children or []
         if children and all(_is_about_a_block(child) for child in children):
             kept.pop()  # the beginning of the paragraph
             next(tokens)  # and its end
@@ -251,24 +262,37 @@ def _number(state: Any) -> None:
                 if child.type == "role":
                     labels.note(child.info, child.content)
             continue
-        opening = kept[-1].type if kept else ""
+        opening = kept[-1] if kept else token
         kept.append(token)
         if token.type == "myst_target":
             labels.wait(token.content)
-        elif opening == "heading_open":
-            labels.begin(token, "Section")
-        elif opening == "paragraph_open" and [child.type for child in children] == ["image"]:
-            labels.begin(children[0], "Fig.")
-            kept[-2].tag = "figure"
-            kept.append(next(tokens))
-            kept[-1].tag = "figure"
+        elif opening.type == "heading_open":
+            labels.begin(token, "Section", opening)
+        elif opening.type == "paragraph_open" and [child.type for child in children] == ["image"]:
+            labels.begin(children[0], "Fig.", opening)
+            closing = next(tokens)
+            opening.tag = closing.tag = "figure"
+            kept.append(closing)
         elif token.type == "table_open":
-            labels.begin(token, "Table")
+            labels.begin(token, "Table", token)
         elif token.type.startswith("math_block") or token.type == "amsmath":
             own = [token.info] if token.type == "math_block_label" else []
-            labels.begin(token, "", [*own, *_LATEX_LABEL.findall(token.content)])
+            labels.begin(token, "", token, [*own, *_LATEX_LABEL.findall(token.content)])
     state.tokens[:] = kept
     state.env["words"] = labels.words
+    for token in kept:
+        token.children = token.children and _with_words(token.children, labels.words)
+
+
+def _with_words(children: Sequence[Token], words: dict[str, str]) -> list[Token]:
+    """The tokens with the words of links that have none: ``[](#name)``."""
+    kept: list[Token] = []
+    for child in children:
+        if child.type == "link_close" and kept[-1].type == "link_open":
+            name = unquote(str(kept[-1].attrs["href"])).removeprefix("#")
+            kept.append(Token("text", "", 0, content=words.get(name, name)))
+        kept.append(child)
+    return kept
 
 
 def _is_about_a_block(token: Token) -> bool:
@@ -285,10 +309,31 @@ def _render_role(
     if role in _TAGS:
         return f"<{role}>{escape(content)}</{role}>"
     own = _TARGET.fullmatch(content)
-    target = env.get("words", {}).get((own[2] if own else content).strip())
+    name = (own[2] if own else content).strip()
+    target = env["words"].get(name)
+    if target is None and role in ("numref", "ref"):
+        if "sections" not in env:
+            env["sections"] = _sections_of_the_course(env["folder"])
+        target = env["sections"].get(name)
+    if own and target:
+        return escape(own[1].replace("%s", target.split(" ")[-1]))
     if own:
-        return f"<em>{escape(own[1].replace('%s', (target or '').split(' ')[-1]))}</em>"
+        return f"<em>{escape(own[1])}</em>"
     return escape(target) if target else f"<em>{escape(content)}</em>"
+
+
+def _sections_of_the_course(folder: Path) -> dict[str, str]:
+    """The titles of all sections of the chapter's course, by label."""
+    for course in [folder, *folder.resolve().parents][:3]:
+        if any((course / name).is_file() for name in _FILES_OF_A_COURSE):
+            paths = [*course.glob("*.md"), *course.glob("*/*.md")]
+            texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+            found = [match for text in texts for match in _SECTION.finditer(text)]
+            return {
+                match["before"] or match["after"]: without_marks(match["title"] or match["name"])
+                for match in found
+            }
+    return {}
 
 
 def _caption(token: Token, kind: str, html: str) -> str:
@@ -296,9 +341,10 @@ def _caption(token: Token, kind: str, html: str) -> str:
     return ": ".join(filter(None, [f"{kind} {number}" if number else "", html]))
 
 
-def _render_table(_: object, tokens: Sequence[Token], index: int, *_rest: object) -> str:
+def _render_table(renderer: Any, tokens: Sequence[Token], index: int, *_rest: object) -> str:
     caption = _caption(tokens[index], "Table", escape(tokens[index].meta.get("caption", "")))
-    return f"<table>{f'<caption>{caption}</caption>' if caption else ''}\n"
+    attributes = renderer.renderAttrs(tokens[index])
+    return f"<table{attributes}>{f'<caption>{caption}</caption>' if caption else ''}\n"
 
 
 # ------------------------------------------------------------ pictures and HTML

@@ -33,6 +33,9 @@ TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _LINE_OF_FILE = re.compile(r'File "[^"]*", line \d+')
 _TEMPORARY = re.compile(r"\btmp[a-z0-9_]{8}\b")  # a name by Python's tempfile
+_PROCESS = re.compile(  # a row of nvidia-smi: its number and its program
+    r"^(\|\s+\d+\s+(?:N/A\s+N/A\s+)?)\d+\s+(?:[CG]\s+)?\S+(?=\s+\d+MiB\s+\|\s*$)", re.MULTILINE
+)
 _SET = re.compile(r"\{([^{}:]+)\}")
 _TIME_UNIT = re.compile(
     r"\s*(?:[µμun]s|ms|s|secs?|seconds?|min|mins|minutes?|hours?|h|秒|分钟|[GT]FLOP\S*|[GT]?flops?"
@@ -66,13 +69,13 @@ SAME = Difference("same")
 def normalized(text: str) -> str:
     """The text without what does not count.
 
-    Colours, spaces, the lines of files, the names of temporary ones and the
-    order of sets do not count.
+    Colours, spaces, the lines of files, the names of temporary ones, the
+    processes that nvidia-smi lists and the order of sets do not count.
     Addresses are numbered, so that it counts whether two are the same.
     """
     addresses: dict[str, str] = {}
     text = _LINE_OF_FILE.sub("File", TERMINAL.sub("", text)).replace(_PLACEHOLDER, "")
-    text = _TEMPORARY.sub("tmp", text)
+    text = _PROCESS.sub(r"\1process", _TEMPORARY.sub("tmp", text))
     text = _ADDRESS.sub(lambda match: addresses.setdefault(match[0], f"0x_{len(addresses)}"), text)
     text = _SET.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", text)
     return " ".join(text.split())
