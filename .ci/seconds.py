@@ -19,7 +19,6 @@ MAY = {
     "mxnet": 60,
     "type": 60,
     "core": 40,
-    "array_api_strict": 20,
     "docs": 20,
     "lint": 10,
 }

@@ -18,6 +18,7 @@ from types import ModuleType
 def become(arguments, folder, environment, files, forgotten):
     """Run what Python would run in that folder, with files for its streams, and variables in its environment."""
     signal.alarm(150)  # ends a program that hangs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
     for name in forgotten:
         sys.modules.pop(name, None)
     os.chdir(folder)

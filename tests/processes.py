@@ -46,7 +46,7 @@ class Forks:
         request = {
             "arguments": [str(word) for word in arguments],
             "environment": environment,
-            "folder": str(folder or own),
+            "folder": str(folder or os.getcwd()),
             "files": [str(file) for file in files],
             "forgotten": forgotten,
         }
@@ -102,22 +102,28 @@ def in_a_fork(forks, tmp_path_factory):
 # What takes long to import: of Python, of others if they are installed, and what commands need of ours.
 MODULES = (
     *("argparse", "asyncio", "concurrent.futures.thread", "importlib.metadata", "inspect", "json"),
-    *("subprocess", "tempfile", "zipfile", "numpy", "psutil", "rich.live"),
+    *("subprocess", "tempfile", "zipfile", "psutil", "rich.live"),
     *(f"xdevice.tools.cli.{name}" for name in ("doctor", "emulate", "info", "virtual", "watch")),
 )
 WITH_RICH = tuple(f"xdevice.tools.cli.{name}" for name in ("bench", "chapter", "launch", "run"))
 
 
 @pytest.fixture(scope="session")
-def python(forks):
-    """Run Python, as by `subprocess.run`, in a fork of a process that has imported ours, and used nothing of it."""
+def python(forks, new_python):
+    """Run Python, as by `subprocess.run`, in a fork of a process that has imported ours, and used nothing of it.
+
+    Its environment is ``env``, or this one without what is said to xdevice, and the ``variables``.
+    """
+    if not hasattr(os, "fork"):
+        return new_python
     modules = MODULES + WITH_RICH if find_spec("rich") else MODULES
     modules = tuple(name for name in modules if find_spec(name.partition(".")[0]))
 
-    def run(*arguments, env=None, cwd=None, stdin=""):
+    def run(*arguments, env=None, cwd=None, stdin="", **variables):
+        env = {**(without_ours() if env is None else env), **variables}
         # which reads the environment at its import
         options = {"folder": cwd, "stdin": stdin, "forgotten": ["xdevice"]}
-        return forks(modules).become(arguments, env or without_ours(), **options)
+        return forks(modules).become(arguments, env, **options)
 
     return run
 
@@ -126,15 +132,24 @@ def python(forks):
 def new_python():
     """The same in a new process, for what happens as Python starts, or is imported first."""
 
-    def run(*arguments, env=None, cwd=None, stdin=""):
-        options = {"capture_output": True, "text": True, "timeout": 150, "check": False}
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, env=env or without_ours(), cwd=cwd, input=stdin, **options)
+    def run(*arguments, env=None, cwd=None, stdin="", umask=-1, **variables):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**(without_ours() if env is None else env), **variables},
+            cwd=cwd,
+            input=stdin,
+            umask=umask,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
 
     return run
 
 
 def without_ours():
+    """The environment without what is said to xdevice."""
     return {name: text for name, text in os.environ.items() if not name.startswith("XDEVICE")}
 
 

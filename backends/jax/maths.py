@@ -19,26 +19,12 @@ ArrayOrDtype: TypeAlias = Any
 linalg = Extension(lambda: _all_beside(vars(jnp.linalg)), jnp.linalg)
 fft = Extension(lambda: _all_beside(vars(jnp.fft)), jnp.fft)
 
-_WITH_DTYPE = [
-    "empty_like",
-    "full_like",
-    "ones_like",
-    "zeros_like",
-    "cumulative_prod",
-    "cumulative_sum",
-    "prod",
-    "sum",
-]
-
 
 def namespace() -> Mapping[str, object]:
     contents = dict(vars(jnp))
     for name, value in vars(jnp).items():
         if isinstance(value, jnp.ufunc):
             contents[name] = elementwise(value, name)
-    for name in _WITH_DTYPE:
-        if name in contents:
-            contents[name] = _checking_width(contents[name])
     return _all_beside(contents) | {"astype": _astype, "can_cast": _can_cast}
 
 
@@ -50,18 +36,21 @@ def _all_beside(contents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _beside(function: Function) -> Function:
-    """The function, with its results on its first array's device.
+    """The function, with its results on its first array's device, and no 64-bit dtype in silence.
 
-    A result that depends on no number of its operands, such as ``isfinite`` of integers, JAX
-    makes on the default device, uncommitted.
+    A result that depends on no number of its operands JAX makes on the default device,
+    uncommitted: ``isfinite`` of integers, ``imag`` of real numbers, ``isin`` and ``hypot`` of empty
+    arrays (JAX 0.10.2). Of 64-bit dtypes that are off, JAX would warn and return 32-bit numbers.
     """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if "dtype" in kwargs:
+            check_width(kwargs["dtype"])
         result = function(*args, **kwargs)
+        # the public attribute raises an error for a tracer, which has no private one
         if getattr(result, "_committed", False) or not args:
             return result
-        # tracers have no such attribute
         if getattr(args[0], "_committed", False) and len(args[0].sharding.device_set) == 1:
             return jax.tree.map(partial(_moved, args[0].sharding), result)
         return result
@@ -71,20 +60,6 @@ def _beside(function: Function) -> Function:
 
 def _moved(sharding: Sharding, x: Any) -> Any:
     return x if getattr(x, "_committed", True) else jax.device_put(x, sharding)
-
-
-def _checking_width(function: Function) -> Function:
-    """The function, which raises for 64-bit dtypes while JAX has them off.
-
-    JAX's own function would warn and return 32-bit numbers.
-    """
-
-    @wraps(function)
-    def call(*args: Any, dtype: NativeDtype = None, **kwargs: Any) -> object:
-        check_width(dtype)
-        return function(*args, dtype=dtype, **kwargs)
-
-    return call
 
 
 def module() -> ModuleType:

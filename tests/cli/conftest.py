@@ -2,8 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,22 +18,15 @@ def toy():
 
 
 @pytest.fixture
-def with_toy(toy, tmp_path):
+def with_toy(toy, tmp_path, python, new_python):
     """Runs a command where a third party's framework is installed too, in a condition of one's choice."""
 
     def run(framework, *arguments, nvml=True, status=None, cwd=tmp_path, umask=-1, **env):
-        command = [sys.executable, "-m", "xdevice", *arguments]
         env = {**toy.write(tmp_path, framework, nvml), **env}
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            cwd=cwd,
-            check=False,
-            env=env,
-            umask=umask,
-        )
+        if umask == -1 and "LD_LIBRARY_PATH" not in env:
+            done = python("-m", "xdevice", *arguments, env=env, cwd=cwd)
+        else:  # a process has these from its start
+            done = new_python("-m", "xdevice", *arguments, env=env, cwd=cwd, umask=umask)
         assert status is None or done.returncode == status, done.stderr
         return done
 

@@ -39,39 +39,30 @@ def test_the_command_alone_shows_its_help():
 ROOT = Path(__file__).parents[2]
 
 
+PROMISE = ["tests/contract", "-k", "Contract and always_there"]
+
+
 @pytest.mark.skipif(not ONE, reason="no framework is installed")
 @pytest.mark.parametrize(
     ("start", "says"),
     [
         (
             ["-c", "import xdevice; print(xdevice.__file__, xdevice.device_of(xdevice.ones(2)))"],
-            "cpu:0",
+            ROOT,
         ),
-        (
-            [
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "tests/contract",
-                "-k",
-                "Contract and always_there",
-            ],
+        pytest.param(
+            ["-m", "pytest", "-q", "-p", "no:cacheprovider", *PROMISE],
             "1 pass",
+            marks=pytest.mark.weekly,
         ),
-        (["-m", "xdevice", "info", "--backend", str(ONE)], "cpu:0"),
     ],
-    ids=["REPL", "pytest", "xdevice"],
+    ids=["REPL", "pytest"],
 )
 def test_a_clone_finds_its_adapters(start, says):
     env = {**os.environ, "XDEVICE_BACKEND": ONE, "PYTEST_ADDOPTS": f"--xdevice-backend={ONE}"}
-    done = subprocess.run(
-        [sys.executable, *start], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
-    )
+    done = run(*start, start=[sys.executable], cwd=ROOT, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert says in done.stdout
-    assert "-c" not in start or str(ROOT) in done.stdout  # the clone's own files
+    assert str(says) in done.stdout
 
 
 def test_help_and_version_load_little():
@@ -154,14 +145,19 @@ def project(tmp_path):
     return tmp_path
 
 
-def in_tox(project, *arguments, own=()):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
-    return run("run", "--env", "tox", *arguments, "script.py", *own, cwd=project, env=clean)
+@pytest.fixture
+def in_tox(project, python):
+    def run(*arguments, own=()):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
+        words = ["run", "--env", "tox", *arguments, "script.py", *own]
+        return python("-m", "xdevice", *words, cwd=project, env=env)
+
+    return run
 
 
 @needs_tox
-def test_each_runs_in_its_tox_environment(project):
-    done = in_tox(project, "--json", own=["--flag"])
+def test_each_runs_in_its_tox_environment(project, in_tox):
+    done = in_tox("--json", own=["--flag"])
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["runs"]
     assert row["stdout"].splitlines() == [ONE, str(project / ".tox" / ONE), "['--flag']"]
@@ -169,32 +165,30 @@ def test_each_runs_in_its_tox_environment(project):
 
 @pytest.mark.weekly
 @needs_tox
-def test_a_failing_environment_is_a_row(project):
+def test_a_failing_environment_is_a_row(project, in_tox):
     with open(project / "tox.ini", "a") as config:
         config.write("deps = {toxinidir}/no_such_file.whl\n")
-    done = in_tox(project)
+    done = in_tox()
     assert done.returncode == 1
     assert f"✗ {ONE}" in done.stdout
     assert "no_such_file.whl" in done.stdout
 
 
 @needs_tox
-@pytest.mark.parametrize(("arguments", "says"), [
-    (["--backend", "pytorch"], "no backend 'pytorch'"),
-    (["--backend", "torch,jax,mxnet"], "no tox environment 'torch' here; there are lint, "),
-])  # fmt: skip
-def test_no_environment_is_a_mistake(project, arguments, says):
+def test_no_environment_is_a_mistake(project, in_tox):
     (project / "tox.ini").write_text(TOX.format(name="style"))
-    done = in_tox(project, *arguments)
+    done = in_tox("--backend", "torch,jax,mxnet")
     assert done.returncode == 2
-    assert says in done.stderr
-    assert done.stderr.startswith("xdevice: error: ")
+    assert done.stderr.startswith(
+        "xdevice: error: no tox environment 'torch' here; there are lint, "
+    )
 
 
+@pytest.mark.weekly
 @needs_tox
-def test_no_tox_folder_is_a_mistake(project):
+def test_no_tox_folder_is_a_mistake(project, in_tox):
     (project / "tox.ini").unlink()
-    done = in_tox(project)
+    done = in_tox()
     assert done.returncode == 2
     assert done.stderr.startswith(
         "xdevice: error: no tox environment here is named like a framework"

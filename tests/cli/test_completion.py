@@ -15,18 +15,9 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 TYPED = {
     "xdevice ru": "xdevice run",
-    "xdevice run --stri": "xdevice run --strict",
-    "xdevice emu": "xdevice emulate",
     "xdevice emulate --model rtx5": "xdevice emulate --model rtx5090",
-    "xdevice watch --format gi": "xdevice watch --format github",
-    "xdevice run --backend tens": "xdevice run --backend tensorflow",
     "xdevice run --backend torch,num": "xdevice run --backend torch,numpy",
-    "xdevice run lesso": "xdevice run lessons.py",
-    "xdevice chapter --ta": "xdevice chapter --tab",
-    "xdevice chapter --tab torch,num": "xdevice chapter --tab torch,numpy",
     "xdevice chapter chap": "xdevice chapter chapter.md",
-    "xdevice fits --stop": "xdevice fits --stop-after",
-    "xdevice launch lesso": "xdevice launch lessons.py",
     "xdevice bench elem": "xdevice bench elementwise",
     "xdevice virtual build --to plug": "xdevice virtual build --to plugins/",
 }

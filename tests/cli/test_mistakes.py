@@ -1,9 +1,5 @@
 """What was probably meant: commands, options, their values and files that are misspelt. And the help, of one screen."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 import xdevice
@@ -13,7 +9,7 @@ ONE = xdevice.available()[-1] if xdevice.available() else None
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, python):
     """The command line in a folder with a script that leaves a mark if it runs."""
     (tmp_path / "script.py").write_text(
         "import sys; open('ran', 'w'); print(sys.argv[1:])", encoding="utf-8"
@@ -22,11 +18,7 @@ def run(tmp_path):
     (tmp_path / "lesson.ipynb").write_text("{}", encoding="utf-8")
 
     def run(*arguments):
-        env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
-        done = subprocess.run(
-            [sys.executable, "-m", "xdevice", *arguments],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        done = python("-m", "xdevice", *arguments, cwd=tmp_path)
         return done, (tmp_path / "ran").exists()
 
     return run
@@ -87,11 +79,8 @@ def test_a_mistake_is_one_line_that_says_what_to_type(run, line, says):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_a_command_fits_on_a_screen_and_has_an_example(command):
-    done = subprocess.run(
-        [sys.executable, "-m", "xdevice", command, "--help"],
-        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+def test_the_help_of_a_command_fits_on_a_screen_and_has_an_example(command, python):
+    done = python("-m", "xdevice", command, "--help", COLUMNS="80")
     lines = done.stdout.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -42,14 +41,10 @@ def here(tmp_path):
 
 
 @pytest.fixture
-def run(here):
+def run(here, python):
     def run(*arguments):
-        env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
-        env["PATH"] = os.defpath  # an environment that is not activated
-        return subprocess.run(
-            [sys.executable, "-m", "xdevice", *arguments],
-            cwd=here, env=env, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        # the PATH of an environment that is not activated
+        return python("-m", "xdevice", *arguments, cwd=here, PATH=os.defpath)
 
     return run
 

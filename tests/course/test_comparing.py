@@ -193,7 +193,7 @@ def test_a_number_that_is_beyond_its_seeds_is_seen_among_those_that_are_not():
 @pytest.mark.parametrize(
     "seeds", [3, *(pytest.param(n, marks=pytest.mark.weekly) for n in (2, 5, 9))]
 )
-@pytest.mark.parametrize("numbers", [1, 20])
+@pytest.mark.parametrize("numbers", [1, pytest.param(20, marks=pytest.mark.weekly)])
 def test_numbers_that_only_seeds_move_are_rarely_beyond_them(seeds, numbers):
     draw = random.Random(1).gauss
 

@@ -110,6 +110,7 @@ def test_kept_outputs_name_no_machine(name):
     assert "ipykernel_" not in text
 
 
+@pytest.mark.weekly
 def test_an_error_shows_no_frame_of_a_framework(tmp_path, monkeypatch):
     for name in ("RUNTIME", "CONFIG", "DATA"):
         monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path))

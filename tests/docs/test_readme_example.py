@@ -1,6 +1,5 @@
 """The examples of the README run, and say what it says that they say; the Chinese one has the same examples."""
 
-import os
 import re
 import subprocess
 import sys
@@ -11,15 +10,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def said(backend, example):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
-    return subprocess.run(
-        [sys.executable, "-c", f"import xdevice; xdevice.use({backend!r})\n{example}"],
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+@pytest.fixture
+def said(in_a_fork):
+    def run(backend, example):
+        return in_a_fork(backend, f"import xdevice; xdevice.use({backend!r})\n{example}")
+
+    return run
 
 
 def blocks(name):
@@ -29,7 +25,7 @@ def blocks(name):
 
 
 @pytest.mark.frameworks("torch", "numpy")
-def test_the_ten_lines(backend):
+def test_the_ten_lines(backend, said):
     (example, _, _), _ = blocks("README.md")
     done = said(backend, example)
     assert done.returncode == 0, done.stderr
@@ -38,7 +34,7 @@ def test_the_ten_lines(backend):
 
 
 @pytest.mark.frameworks("torch", "numpy")
-def test_two_gpus_on_a_laptop(backend):
+def test_two_gpus_on_a_laptop(backend, said):
     (_, example, _), (promised, _) = blocks("README.md")
     done = said(backend, example)
     if backend == "numpy":

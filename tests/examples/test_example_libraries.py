@@ -10,6 +10,7 @@ import pytest
 import xdevice
 from xdevice import device_of, tensor, to_numpy
 
+pytestmark = pytest.mark.frameworks("torch", "numpy")
 LIBRARIES = Path(__file__).parents[2] / "examples" / "libraries"
 
 

@@ -41,7 +41,7 @@ def source(project_files, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory, forks):
+def built(tmp_path_factory, new_python):
     """Build ``what``, "wheel" or "sdist", of the project in a folder: the file."""
 
     def build(what, folder):
@@ -49,7 +49,7 @@ def built(tmp_path_factory, forks):
         code = (
             f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
         )
-        done = forks(("setuptools.build_meta",)).run(["-c", code, out], {}, folder)
+        done = new_python("-c", code, out, cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
         return next(out.iterdir())
 

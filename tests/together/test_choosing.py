@@ -4,8 +4,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 
 def run(code, cwd=None):
     done = subprocess.run(
@@ -26,27 +24,6 @@ def test_numpy_is_not_guessed_if_imported():
 
 def test_the_only_one_imported_is_guessed():
     assert run("import numpy, jax, xdevice; print(xdevice.backend())") == "jax"
-
-
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        ("tf", "tensorflow"),
-        ("keras", "tensorflow"),
-        ("pytorch", "torch"),
-        ("np", "numpy"),
-        ("jnp", "jax"),
-    ],
-)
-def test_other_names_get_a_suggestion(word, meant):
-    code = f"""
-        import xdevice
-        try:
-            xdevice.use({word!r})
-        except LookupError as error:
-            print(error)
-    """
-    assert f"did you mean {meant!r}?" in run(code)
 
 
 def test_a_users_file_is_tried_once(tmp_path):

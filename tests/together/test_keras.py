@@ -22,6 +22,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 ON = ("tensorflow", "jax", "torch")
+on_each = pytest.mark.parametrize(
+    "framework",
+    [
+        "torch",
+        pytest.param("tensorflow", marks=pytest.mark.weekly),
+        pytest.param("jax", marks=pytest.mark.weekly),
+    ],
+)
 
 START = """
 import sys
@@ -125,8 +133,7 @@ assert placement.category(type(keras.Input((2,)))) is None
     run_alone("numpy", code)
 
 
-@pytest.mark.frameworks("torch")
-@pytest.mark.parametrize("framework", ON)
+@on_each
 def test_a_model_moves_with_its_training(framework):
     run(
         framework,
@@ -150,8 +157,8 @@ assert not all(np.array_equal(a, b) for a, b in zip(before, values(model)))
     )
 
 
-@pytest.mark.frameworks("torch")
-@pytest.mark.parametrize("framework", ON)
+@pytest.mark.weekly
+@on_each
 def test_copies_keep_values_and_sharing(framework):
     run(
         framework,
@@ -178,7 +185,7 @@ assert [device_of(replica) for replica in replicas] == [first, second, cpu()]
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("framework", ON)
+@on_each
 def test_parts_of_keras_are_known(framework):
     run(
         framework,
@@ -207,8 +214,7 @@ assert xdevice.to_numpy(xdevice.all_reduce([variable, variable])[0]).tolist() ==
     )
 
 
-@pytest.mark.frameworks("torch")
-@pytest.mark.parametrize("framework", ON)
+@on_each
 def test_what_has_no_values_yet_has_no_device(framework):
     run(
         framework,
@@ -220,6 +226,7 @@ for nothing in (keras.Input((2,)), keras.Sequential([keras.layers.Dense(2)]), ke
     )
 
 
+@pytest.mark.weekly
 def test_a_mixed_torch_module_is_copied():
     run(
         "torch",
@@ -239,6 +246,7 @@ for device in (cpu(), first, second):
     )
 
 
+@pytest.mark.weekly
 def test_keras_on_jax_trains_where_its_model_is():
     run(
         "jax",
@@ -253,6 +261,7 @@ with xdevice.strict():
     )
 
 
+@pytest.mark.weekly
 def test_a_model_on_jax_moves_and_returns():
     run(
         "jax",
@@ -267,20 +276,13 @@ assert device_of(net) == first
     )
 
 
-@pytest.mark.frameworks("jax")
 @pytest.mark.parametrize(
-    ("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")]
+    ("framework", "chosen"), [*((name, name) for name in ON), ("paddle", "None")]
 )
-def test_the_named_framework_sets_keras(tmp_path, backend, chosen):
+def test_the_named_framework_sets_keras(tmp_path, framework, chosen, python):
     path = tmp_path / "script.py"
     path.write_text("import os; print(os.environ.get('KERAS_BACKEND'))")
-    options = ["--gpus", "2", "--backend", backend]
-    env = {name: value for name, value in environment(backend).items() if name != "KERAS_BACKEND"}
-    done = subprocess.run(
-        [sys.executable, "-m", "xdevice", "emulate", *options, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env=env,
-    )
+    env = {name: text for name, text in os.environ.items() if name not in (ENV, "KERAS_BACKEND")}
+    words = ["emulate", "--gpus", "2", "--backend", framework, path]
+    done = python("-m", "xdevice", *words, env=env)
     assert done.stdout == f"{chosen}\n", done.stderr

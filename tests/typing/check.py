@@ -4,6 +4,7 @@ An editable install does not show them `xdevice.backends` and the other folders 
 so the package is laid out once more as the wheel lays it out.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,7 +34,15 @@ def main() -> int:
         for library in libraries:
             shutil.copy(library, tree / library.name)
         checks = [
-            ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"]
+            [
+                "mypy",
+                "--cache-dir",
+                os.devnull,
+                "xdevice",
+                "contract.py",
+                "public.py",
+                "frameworks.py",
+            ]
             + [library.name for library in libraries],
             ["pyright", "--pythonpath", sys.executable, "--project", "users.json"],
         ]

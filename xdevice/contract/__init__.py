@@ -12,6 +12,7 @@ from xdevice.contract.computing import *
 from xdevice.contract.devices import *
 from xdevice.contract.engines import *
 from xdevice.contract.exchange import *
+from xdevice.contract.memory import *
 from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *

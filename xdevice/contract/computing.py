@@ -1,4 +1,4 @@
-"""Computing: compilers, gradients, reductions, mathematics."""
+"""Computing: compilers, gradients, reductions, mathematics, and operations across devices."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = [
     "Extension",
     "Gradients",
     "Maths",
+    "Mixing",
     "Numerics",
 ]
 
@@ -213,4 +214,14 @@ class Maths(Protocol):
         """The function or method, in a form that the framework's compiler calls as it is.
 
         For a framework whose compiler changes methods.
+        """
+
+
+class Mixing(Protocol):
+    """Operations on tensors of several devices."""
+
+    def forbid(self) -> Block:
+        """A context in which such an operation raises `MixedDeviceError`.
+
+        In every thread, if that is possible.
         """

@@ -1,4 +1,4 @@
-"""Devices: which exist, their memory, and operations on several of them."""
+"""Devices: which exist, and the framework's own objects for them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypedDict
@@ -9,9 +9,6 @@ from xdevice.device import Device
 __all__ = [
     "Build",
     "Hardware",
-    "Memory",
-    "MemoryStats",
-    "Mixing",
     "Properties",
 ]
 
@@ -32,18 +29,6 @@ class Properties(TypedDict):
     compute_capability: str | None  # "9.0"
     uuid: str | None  # joins the device with what the driver reports
     virtual: bool
-
-
-class MemoryStats(TypedDict, total=False):
-    """Bytes, each ``None`` where it is not known."""
-
-    total: int | None  # the device's memory
-    free: int | None  # what any process could still take
-    allocated: int | None  # in live tensors of this process and framework
-    reserved: int | None  # taken from the device by the framework's allocator
-    peak: int | None  # the most that was ever allocated
-    # by process: "this process", "process 4711 (python)"
-    holders: dict[str, int | None] | None
 
 
 class Hardware(Protocol):
@@ -85,38 +70,4 @@ class Hardware(Protocol):
         """The `Properties` that the framework knows.
 
         The core adds the others.
-        """
-
-
-class Memory(Protocol):
-    """The memory of devices: what the framework's allocator knows, and how much it takes."""
-
-    def memory_stats(self, device: Device) -> MemoryStats:
-        """What the framework knows.
-
-        The core adds the other figures, and those of the host.
-        """
-
-    def empty_cache(self, device: Device | None) -> None: ...
-    def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether this error says that the device has no memory left.
-
-        Its causes do not count.
-        """
-
-    def share(self, fraction: float | None) -> dict[str, str]:
-        """Take the GPUs' memory when needed, at most that fraction of each.
-
-        Returns the settings that it made, with their values. Raises
-        `TooLateError` if the framework has taken its memory already.
-        """
-
-
-class Mixing(Protocol):
-    """Operations on tensors of several devices."""
-
-    def forbid(self) -> Block:
-        """A context in which such an operation raises `MixedDeviceError`.
-
-        In every thread, if that is possible.
         """

@@ -155,11 +155,10 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        subject = _NOUNS.get(function, function)
         lacks_all = self._name in self._reasons or self._is_empty()
-        if lacks_all and function not in self._reasons:
-            subject = _NOUNS.get(self._name, self._name)
-        raise NotSupportedError(f"{self._backend} has no {subject}: {self.why_not(function)}")
+        lacking = self._name if lacks_all and function not in self._reasons else function
+        noun = _NOUNS.get(lacking, lacking)
+        raise NotSupportedError(f"{self._backend} has no {noun}: {self.why_not(function)}")
 
     def has(self, function: str) -> bool:
         return function in self.__dict__

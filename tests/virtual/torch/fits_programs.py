@@ -73,7 +73,7 @@ def language():
         def __init__(self):
             super().__init__()
             self.embedding = nn.Embedding(3000, 128)
-            self.norm = nn.LayerNorm(128)
+            self.norm = nn.Sequential(nn.LayerNorm(128), nn.RMSNorm(128))
             self.head = nn.Linear(128, 3000)
 
         def forward(self, ids, mask):

@@ -406,24 +406,48 @@ def test_twelve_programs_need_the_same_bytes_whether_or_not_they_are_computed(fi
 
 
 @pytest.mark.weekly
+def test_a_norm_keeps_what_its_kernel_on_a_gpu_keeps(fits):
+    text = """
+        import torch
+        from torch.nn.functional import rms_norm
+        x = torch.randn(4096, 1024).bfloat16().cuda().requires_grad_()
+        weight = torch.rand(1024).bfloat16().cuda().requires_grad_()
+        before = torch.cuda.memory_allocated()
+        y = rms_norm(x, (1024,), weight)
+        print(torch.cuda.memory_allocated() - before - y.nbytes)
+        y.backward(x.detach())
+        leaves = [leaf.detach().cpu().requires_grad_() for leaf in (x, weight)]
+        rms_norm(leaves[0], (1024,), leaves[1]).backward(leaves[0].detach())
+        for leaf, expected in zip((x, weight), leaves):
+            torch.testing.assert_close(leaf.grad.cpu(), expected.grad, rtol=0.02, atol=0.02)
+    """
+    _, out, report = fits(text, "8GiB", "--compute")
+    assert (out, report["answer"]) == (f"{4096 * 4}\n", "fits")
+
+
+@pytest.mark.weekly
 def test_two_processes_need_the_same_bytes_whether_or_not_they_are_computed(fits):
     text = """
         import os, sys
         import torch
         import torch.distributed as dist
         import torch.multiprocessing as mp
+        from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+        from torch.nn.parallel import DistributedDataParallel
 
         def train(rank, folder):
             dist.init_process_group("nccl", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
             torch.cuda.set_device(rank)
-            net = torch.nn.Sequential(*(torch.nn.Linear(900, 900) for _ in range(3))).cuda()
-            net = torch.nn.parallel.DistributedDataParallel(net, [rank])
-            optimizer = torch.optim.Adam(net.parameters())
-            for _ in range(2):
-                optimizer.zero_grad()
-                net(torch.randn(700, 900, device="cuda")).square().mean().backward()
-                optimizer.step()
-            dist.barrier()
+            for wrap in (DistributedDataParallel, FullyShardedDataParallel, fully_shard):
+                net = torch.nn.Sequential(*(torch.nn.Linear(900, 900) for _ in range(3))).cuda()
+                net = wrap(net)
+                optimizer = torch.optim.Adam(net.parameters())
+                for _ in range(2):
+                    optimizer.zero_grad()
+                    net(torch.randn(700, 900, device="cuda")).square().mean().backward()
+                    optimizer.step()
+                print(rank, wrap.__name__, torch.cuda.memory_stats()["allocated_bytes.all.allocated"])
+                dist.barrier()
             dist.destroy_process_group()
 
         if __name__ == "__main__":
@@ -433,10 +457,38 @@ def test_two_processes_need_the_same_bytes_whether_or_not_they_are_computed(fits
     """
     figures = []
     for name, *options in (("without",), ("with", "--compute")):
-        status, _, report = fits(text, "8GiB", "--gpus", "2", *options, args=[name])
+        status, out, report = fits(text, "8GiB", "--gpus", "2", *options, args=[name])
         assert status == 0, report["reason"]
-        figures.append(sorted((gpu["device"], gpu["reserved"]) for gpu in report["gpus"]))
-    assert len(figures[0]) == 2
+        reserved = [str((gpu["device"], gpu["reserved"])) for gpu in report["gpus"]]
+        figures.append(sorted(reserved + out.splitlines()))
+    assert len(figures[0]) == 2 + 6
+    assert figures[0] == figures[1]
+
+
+@pytest.mark.weekly
+def test_a_trainer_of_another_library_needs_the_same_bytes_whether_or_not_it_is_computed(fits):
+    pytest.importorskip("accelerate")
+    text = """
+        import accelerate
+        import torch
+        accelerator = accelerate.Accelerator(gradient_accumulation_steps=2, mixed_precision="bf16")
+        net = torch.nn.Sequential(torch.nn.Linear(700, 1500), torch.nn.GELU(), torch.nn.Linear(1500, 300))
+        data = torch.utils.data.TensorDataset(torch.randn(900, 700), torch.randint(300, (900,)))
+        loader = torch.utils.data.DataLoader(data, batch_size=300)
+        net, optimizer, loader = accelerator.prepare(net, torch.optim.AdamW(net.parameters()), loader)
+        for x, y in loader:
+            with accelerator.accumulate(net):
+                accelerator.backward(torch.nn.functional.cross_entropy(net(x), y))
+                accelerator.clip_grad_norm_(net.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+        print(torch.cuda.memory_stats()["allocated_bytes.all.allocated"])
+    """
+    figures = []
+    for options in ((), ("--compute",)):
+        _, out, report = fits(text, "8GiB", *options)
+        figures.append((out, report["answer"], report["gpus"][0]["reserved"]))
+    assert figures[0][1] == "fits"
     assert figures[0] == figures[1]
 
 

@@ -20,6 +20,7 @@
 #include "permutations.h"
 #include "recurrent.h"
 #include "rejection.h"
+#include "rms_norm.h"
 #include "sampling.h"
 
 namespace xdevice {
@@ -377,6 +378,7 @@ EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
   for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching, on_large_gpu[i].share.gpu = -1;
   line_of = function;
+  rms_norm::use();
 }
 EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
 EXPORT void xdevice_share_peaks(int64_t* totals) {
