@@ -36,14 +36,14 @@ def test_the_failed_rank_is_shown_last(script, launch):
     assert b"[1] ValueError: no luck\n" in done.stderr
 
 
-@pytest.mark.parametrize("status", [3, 75, 255])
+@pytest.mark.parametrize("status", [3, 255])
 def test_the_exit_status_is_the_failing_ranks(script, launch, status):
     done = launch("-n", 2, script(f"sys.exit({status} if rank == 0 else 0)"))
     assert done.returncode == status
     assert "rank 0" in last_words(done)
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
 def test_a_killed_rank_is_named(script, launch, name):
     done = launch("-n", 2, script(f"rank and os.kill(os.getpid(), signal.{name}); time.sleep(60)"))
     assert done.returncode == 128 + getattr(signal, name)
@@ -83,8 +83,6 @@ def test_a_failure_elsewhere(script, launch):
 
 
 STUBBORN = {
-    "sleeps": "",
-    "is frozen": "frozen = True",
     "ignores SIGTERM and is frozen": "signal.signal(signal.SIGTERM, signal.SIG_IGN); frozen = True",
     "prints without end": "spam = True",
 }
@@ -124,7 +122,6 @@ for name, how in (("near", {}), ("far", {"start_new_session": True}), ("bare", {
     [
         ("rank == 0 and sys.exit(3)", 3),
         ("rank or os.kill(os.getpid(), 9)", 137),
-        ("rank == 1 and sys.exit(4)", 4),
     ],
 )
 def test_grandchildren_are_stopped(script, launch, noted, gone, end, status):  # noqa: PLR0913, PLR0917 (fixtures)

@@ -74,7 +74,7 @@ def test_usage_and_time_limit_end_it(script, launch, code, options, status):
     assert done.stdout.count(b"ran") <= 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
     path = script("""
         attempt = os.environ["XDEVICE_RESTART"]

@@ -37,7 +37,7 @@ def test_a_fraction_is_a_number(wrong):
     assert sharing._request is None
 
 
-@pytest.mark.frameworks("torch", "mxnet")
+@pytest.mark.frameworks("mxnet")
 def test_before_first_use_it_does_no_harm_and_may_be_asked_again(backend):
     code = """
         first = xdevice.share_gpus(0.5)

@@ -337,6 +337,7 @@ def test_training_equals_the_cpus_to_the_last_bit_and_mixes_nothing(way, network
     assert all(np.array_equal(a, b) for a, b in zip(weights, their_weights, strict=True))
 
 
+@pytest.mark.weekly
 def test_a_model_trained_on_one_goes_on_training_on_another():
     def steps(devices):
         keras.utils.set_random_seed(1)
@@ -378,6 +379,7 @@ def test_gradients_of_a_network_over_both_devices_are_computed_beside_its_layers
     assert all(np.array_equal(a, b) for a, b in zip(found, theirs, strict=True))
 
 
+@pytest.mark.weekly
 def test_a_mirrored_strategy_trains_over_both():
     def losses(strategy):
         keras.utils.set_random_seed(1)
