@@ -66,6 +66,7 @@ def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices(program):
     assert lines == ["2", "8 cpu CpuDevice(id=0)"]
 
 
+@pytest.mark.weekly
 def test_a_program_may_have_several_cpus_beside_its_gpus(program):
     assert program("""
         import jax, jax.numpy as jnp
@@ -116,6 +117,7 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
     ]
 
 
+@pytest.mark.weekly
 def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(program):
     lines = program("""
         import warnings
@@ -280,6 +282,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
     ]
 
 
+@pytest.mark.weekly
 def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
     (tmp_path / "script.py").write_text("import jax\nprint('ran')\n")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
