@@ -38,14 +38,14 @@ ALL = (*NUMBERS, "bool")
 BITS = (*WHOLE, "bool")
 ANY = (*NUMBERS, *COMPLEX)
 QUIET = settings(
-    max_examples=12,
+    max_examples=min(12, settings.default.max_examples),  # a push has few
     derandomize=True,
     database=None,
     deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-SOME = settings(QUIET, max_examples=5)
+SOME = settings(QUIET, max_examples=min(5, settings.default.max_examples // 2))
 """For the dtypes that courses do not use."""
 
 FEW = settings(QUIET, max_examples=3)
