@@ -14,7 +14,19 @@ from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.hardware.virtual import ENV
 from xdevice.integers import as_integer
-from xdevice.testing import own_names, virtual, without_plug_in
+from xdevice.testing import (
+    compiled,
+    default_device,
+    examples,
+    exclusions,
+    fixtures,
+    marks,
+    own_names,
+    reference,
+    transfers,
+    virtual,
+    without_plug_in,
+)
 from xdevice.testing.determinism import ENVIRONMENT
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 from xdevice.testing.gpus import check_gpus
@@ -28,20 +40,9 @@ from xdevice.testing.items import (
 from xdevice.testing.own_parameters import names_another_framework
 from xdevice.testing.parameters import add_options, check_options
 
-pytest_plugins = [
-    "xdevice.testing.compiled",
-    "xdevice.testing.default_device",
-    "xdevice.testing.examples",
-    "xdevice.testing.exclusions",
-    "xdevice.testing.fixtures",
-    "xdevice.testing.marks",
-    "xdevice.testing.reference",
-    "xdevice.testing.transfers",
-]
+PARTS = compiled, default_device, examples, exclusions, fixtures, marks, reference, transfers
 
 _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
-
-pytest.register_assert_rewrite("xdevice.testing.contract")
 
 MARKS = {
     "gpu": (
@@ -57,7 +58,10 @@ MARKS = {
 }
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    for module in PARTS:  # for each of `pytest_plugins` pytest would read every entry point anew
+        pluginmanager.register(module, module.__name__)
+    pytest.register_assert_rewrite("xdevice.testing.contract")  # by each run of this process
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
     group.addoption(
         "--xdevice-backend",

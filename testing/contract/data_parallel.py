@@ -106,7 +106,6 @@ DEVICE_LISTS: dict[str, Callable[[], list[Device]]] = {
     "twice": twice,
     "two": lambda: [FIRST, SECOND],
     "three": lambda: [FIRST, home(), SECOND],
-    "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
 ON_EACH_LIST = pytest.mark.parametrize(
     "several",
@@ -115,7 +114,6 @@ ON_EACH_LIST = pytest.mark.parametrize(
         "twice",
         pytest.param("two", marks=on_several),
         pytest.param("three", marks=on_several),
-        pytest.param("four", marks=on_several),
     ],
     indirect=True,
 )

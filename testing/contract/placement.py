@@ -324,7 +324,9 @@ class SeveralPlacements(Promises):
             assert (device_of(x), device_of(new_x)) == (FIRST, SECOND)
             assert values(new_x) == values(x) == [i, i]
 
-    @EACH_ROUTE
+    @pytest.mark.parametrize(
+        ("source", "target"), [(cpu(), FIRST), (FIRST, cpu()), (FIRST, SECOND)]
+    )
     @needs("unfinished")
     def test_a_move_does_not_wait_for_the_computation(
         self, backend: str, native: Native, source: Device, target: Device

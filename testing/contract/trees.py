@@ -46,7 +46,7 @@ from xdevice.testing.contract.promises import (
     raised,
 )
 
-LEVELS = 200  # of shared lists
+LEVELS = 60  # of shared lists
 
 
 class Point(NamedTuple):
@@ -283,7 +283,7 @@ class Trees(Promises):
 
 
 def shared_levels(x: Tensor) -> Tree:
-    """Lists nested 200 deep, each twice in the next: ``x`` has 2**200 places."""
+    """Lists nested 60 deep, each twice in the next: ``x`` has 2**60 places."""
     tree = [x]
     for _ in range(LEVELS):
         tree = [tree, tree]

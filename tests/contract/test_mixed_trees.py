@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -135,6 +136,7 @@ def trees(tensors):
     return st.recursive(leaf, grown, max_leaves=6)
 
 
+@pytest.mark.frameworks("torch", "numpy")
 def test_no_tensor_is_passed_over_in_a_tree_of_mixed_containers(backend):
     there = devices()[-3:]
     tensors = [

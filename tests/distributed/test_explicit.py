@@ -30,6 +30,7 @@ def job_of(**changes):
 
 
 @pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
+@pytest.mark.weekly
 def test_processes_without_a_launcher(backend, environment):
     address = f"127.0.0.1:{free_port()}"
     command = [sys.executable, SPAWNS, str(backend), address]

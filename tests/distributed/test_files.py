@@ -18,6 +18,7 @@ def said(line):
 
 
 @has_engine
+@pytest.mark.weekly
 def test_rank_0_writes_for_all(backend, launch, tmp_path):
     (tmp_path / "run").mkdir()
     done = launch(backend, "writes", tmp_path / "run" / "file", script=SCRIPT)

@@ -75,7 +75,7 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     ("scenario", "status", "says"),
     [
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
-        ("raising", 1, "ValueError: a mistake of rank 1"),
+        pytest.param("raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.weekly),
     ],
 )
 def test_a_failed_process_is_named(backend, launch, scenario, status, says):

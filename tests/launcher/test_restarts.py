@@ -74,8 +74,7 @@ def test_usage_and_time_limit_end_it(script, launch, code, options, status):
     assert done.stdout.count(b"ran") <= 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
+def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone):
     path = script("""
         attempt = os.environ["XDEVICE_RESTART"]
         note(f"pid{attempt}", os.getpid())
@@ -84,13 +83,11 @@ def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone, number):
     """)
     launcher = start("--restarts", 9, path)
     pid = int(noted("pid1"))
-    launcher.send_signal(number)
+    launcher.send_signal(signal.SIGTERM)
     _, err = launcher.communicate(timeout=60)
-    assert launcher.returncode == 128 + number
+    assert launcher.returncode == 143
     assert gone(pid)
-    assert err.decode().endswith(
-        f"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by {number.name}\n"
-    )
+    assert err.endswith(b"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by SIGTERM\n")
 
 
 def test_ctrl_c_ends_a_job_that_restarts(script, start, tmp_path):

@@ -27,7 +27,7 @@ def at_work(script, start, noted):
     return launcher, [pid for row in rows for pid in row[:2]], Path(noted("socket")).parent
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing(at_work, gone, number):
     launcher, pids, folder = at_work
     assert folder.is_dir()

@@ -60,7 +60,7 @@ def test_options_become_variables(told):
 def test_processes_share_the_cores(told):
     cores = min(psutil.cpu_count(logical=False) or sys.maxsize, usable_threads())
     assert "OMP_NUM_THREADS" not in told("-n", 1)[0]
-    assert told("-n", 9)[8]["OMP_NUM_THREADS"] == str(max(1, cores // 9))
+    assert told("-n", 3)[2]["OMP_NUM_THREADS"] == str(max(1, cores // 3))
     assert told("-n", 2, OMP_NUM_THREADS="5")[1]["OMP_NUM_THREADS"] == "5"
 
 
@@ -113,16 +113,11 @@ def test_pinned_processes_have_own_cores(script, launch):
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    ([], "SCRIPT"),
     (["nowhere.py"], "'nowhere.py' does not exist"),
-    (["."], "'.' is a folder, not a script"),
     (["-m", "no_such_module"], "no module 'no_such_module' here"),
     (["--nproc", "2", "toy.py"], "unknown option '--nproc'"),
     (["-n", "0", "toy.py"], "'0' is not a whole number of 1 or more"),
-    (["-n", "two", "toy.py"], "'two' is not a whole number of 1 or more"),
-    (["--backend", "pytorch", "toy.py"], "no backend 'pytorch'"),
     (["--timeout", "0", "toy.py"], "'0' is not a number of seconds above 0"),
-    (["--time-limit", "soon", "toy.py"], "'soon' is not a number of seconds above 0"),
     (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),
 ])  # fmt: skip
 def test_a_wrong_command_is_one_line(script, launch, tmp_path, arguments, says):

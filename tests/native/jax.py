@@ -51,12 +51,12 @@ def mixing_gradient(x, y):
 
 @jax.jit
 def _many_products(x):
-    return jax.lax.fori_loop(0, 2000, lambda _, y: jnp.tanh(x @ y / x.size), x)
+    return jax.lax.fori_loop(0, 800, lambda _, y: jnp.tanh(x @ y / x.size), x)
 
 
 @contextmanager
 def unfinished(x):
-    """An array that takes some seconds to compute; JAX does not run callbacks in the background."""
+    """An array that takes a while to compute; JAX does not run callbacks in the background."""
     array = _many_products(x)
     yield array, array.is_ready
     array.block_until_ready()

@@ -1,10 +1,8 @@
 """Runs of pytest of their own, beside a framework that can have virtual GPUs and needs NumPy alone."""
 
 import os
-import signal
 import sys
 import time
-import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,50 +23,20 @@ def count(kind): return 0
 """
 
 
-def in_a_fork(arguments, folder, out, err):
-    """Run pytest where NumPy and pytest are imported, and xdevice is not; never returns."""
-    status = 3
-    try:
-        signal.alarm(120)  # ends the process
-        os.chdir(folder)
-        for descriptor, name in enumerate((os.devnull, out, err)):
-            os.dup2(os.open(name, os.O_WRONLY if descriptor else os.O_RDONLY), descriptor)
-        sys.stdin, sys.stdout, sys.stderr = (open(n, "rww"[n], closefd=False) for n in range(3))  # noqa: SIM115
-        sys.path[:0] = [str(folder), *os.environ["PYTHONPATH"].split(os.pathsep)]
-        for name in [name for name in sys.modules if name.partition(".")[0] == "xdevice"]:
-            del sys.modules[name]
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not is_ours(finder)]
-        status = int(pytest.main(arguments))
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # not on into the tests of the process that has forked
-
-
-def is_ours(finder):
-    return type(finder).__module__.startswith("xdevice")
-
-
 @pytest.fixture
-def run_pytest(pytester):
-    """Run pytest in a fork of this process: a Python of its own takes a second to import what is here."""
+def run_pytest(pytester, in_a_fork):
+    """Run pytest in a fork of a process that has imported it, xdevice's plugin and NumPy."""
 
     def run(*arguments):
         start, folder = time.monotonic(), pytester.mkdir(f"run-{time.monotonic_ns()}")
-        out, err = folder / "out", folder / "err"
-        out.touch()
-        err.touch()
+        path = [str(pytester.path), *os.environ["PYTHONPATH"].split(os.pathsep)]
         arguments = [f"--basetemp={folder / 'temporary'}", *map(str, arguments)]
-        with warnings.catch_warnings():
-            # Python 3.12 warns of other threads, which the fork lacks.
-            warnings.simplefilter("ignore")
-            child = os.fork()
-        if child == 0:
-            in_a_fork(arguments, pytester.path, out, err)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        lines = [file.read_text("utf-8").splitlines() for file in (out, err)]
-        print(*lines[0], *lines[1], sep="\n")  # pytest shows it beside a failure
-        return pytest.RunResult(status, *lines, time.monotonic() - start)
+        given = dict(os.environ), str(pytester.path), path, arguments
+        program = f"from testing.prepared import run\nrun{given}"
+        done = in_a_fork("testing.prepared", program)
+        print(done.stdout, done.stderr)  # pytest shows it beside a failure
+        lines = done.stdout.splitlines(), done.stderr.splitlines()
+        return pytest.RunResult(done.returncode, *lines, time.monotonic() - start)
 
     return run
 

@@ -39,15 +39,8 @@ def run_examples(run, code, *options):
     return run(code, "-p", "hypothesispytest", *options, fork=False)  # it has settings of ours here
 
 
-def test_the_fixtures_stand_beside_given(run):
-    result = run_examples(run, EXAMPLES, "--xdevice-backend=numpy")
-    result.assert_outcomes(passed=4)
-
-
 REFUSED = """
-    import pytest
     from datetime import timedelta
-    from hypothesis import given, settings, strategies as st
 
     @pytest.fixture
     def own(xp): return xp.ones(1)
@@ -66,9 +59,9 @@ REFUSED = """
 """
 
 
-def test_hypothesis_still_refuses_fixtures_that_change(run):
-    result = run_examples(run, REFUSED, "--xdevice-backend=numpy")
-    result.assert_outcomes(failed=3)
+def test_the_fixtures_stand_beside_given_and_it_refuses_those_that_change(run):
+    result = run_examples(run, EXAMPLES + REFUSED, "--xdevice-backend=numpy")
+    result.assert_outcomes(passed=4, failed=3)
     for name in ("own", "transfers"):  # not xp, which is the first
         result.stdout.fnmatch_lines([f"*' uses a function-scoped fixture '{name}', *"])
     result.stdout.fnmatch_lines(["*deadline of 70.00ms*"])

@@ -1,6 +1,5 @@
 """The pytest plugin: its options, fixtures and marks, in runs of their own."""
 
-import os
 import re
 import subprocess
 import sys
@@ -41,7 +40,7 @@ NOTHING = """
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)]
+    "options", [(), ("--xdevice-backend=pages,numpy", "--xdevice-virtual-gpus=2")]
 )
 def test_no_framework_is_loaded_unasked(run, options):
     run(NOTHING, *options, fork=False).assert_outcomes(passed=1)
@@ -240,29 +239,24 @@ def test_a_wrong_number_of_gpus_is_shown(pytester):
 
 def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
-    assert collected(run, EACH, "--xdevice-backend=pages") == [
-        "pages-cpu:0",
-        "pages-gpu:0",
-        "pages-gpu:1",
-    ]
-    assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == [
-        "pages-cpu:0"
-    ]
+    options = "--xdevice-backend=pages", "--collect-only", "-q"
+    gpus = ["pages-gpu:0", "pages-gpu:1"]
+    assert ids(run(EACH, *options, fork=False)) == ["pages-cpu:0", *gpus]
+    assert ids(run(EACH, *options, "--xdevice-virtual-gpus=0", fork=False)) == ["pages-cpu:0"]
 
 
-@pytest.mark.parametrize("before", [None, "3"])
-def test_the_environment_is_restored(run, pytester, before):
+def test_the_environment_is_restored(run, pytester):
     pytester.makepyfile(test_it=SEES_TWO)
-    code = (
-        "import os, pytest\n"
-        "status = pytest.main(['--xdevice-backend=pages', '--xdevice-virtual-gpus=2', '-p', 'no:cacheprovider'])\n"
-        "print('after:', int(status), os.environ.get('XDEVICE_VIRTUAL_GPUS'))"
-    )
-    env = {**os.environ, **({"XDEVICE_VIRTUAL_GPUS": before} if before else {})}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env
-    )
-    assert done.stdout.splitlines()[-1] == f"after: 0 {before}"
+    code = """
+import os, pytest
+options = ["--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "-p", "no:cacheprovider"]
+for before in ({}, {"XDEVICE_VIRTUAL_GPUS": "3"}):
+    os.environ.update(before)
+    status = pytest.main(options)
+    print("\\nafter:", int(status), os.environ.get("XDEVICE_VIRTUAL_GPUS"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert re.findall("^after: .*", done.stdout, re.MULTILINE) == ["after: 0 None", "after: 0 3"]
 
 
 # ---------------------------------------------------------------- devices

@@ -79,6 +79,7 @@ def test_what_needs_no_gpu_runs_and_the_rest_is_skipped_and_counted(run, no_comp
     )
 
 
+@pytest.mark.weekly
 def test_two_processes_say_so_once(run, no_compiler):
     result = run(CODE.format("0"), *ASKED, "-n2")
     result.assert_outcomes(passed=2, skipped=1)

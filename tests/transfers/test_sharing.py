@@ -37,7 +37,7 @@ def test_a_fraction_is_a_number(wrong):
     assert sharing._request is None
 
 
-@pytest.mark.frameworks("torch", "mxnet")
+@pytest.mark.frameworks("mxnet")
 def test_before_first_use_it_does_no_harm_and_may_be_asked_again(backend):
     code = """
         first = xdevice.share_gpus(0.5)
@@ -80,7 +80,7 @@ def test_after_first_use_it_is_an_error_that_names_the_framework(backend):
 
 
 @pytest.mark.frameworks("jax")
-@pytest.mark.parametrize("virtual", ["0", "2"])
+@pytest.mark.parametrize("virtual", [pytest.param("0", marks=pytest.mark.weekly), "2"])
 def test_a_framework_that_is_imported_later_is_told_then(backend, virtual):
     code = """
         del os.environ["XDEVICE_BACKEND"]
@@ -95,6 +95,7 @@ def test_a_framework_that_is_imported_later_is_told_then(backend, virtual):
         assert shared(code, backend, XDEVICE_VIRTUAL_GPUS=virtual)[-1] == f"True {gpus}"
 
 
+@pytest.mark.weekly
 @pytest.mark.frameworks("jax")
 def test_two_frameworks_are_told_in_one_process(backend):
     code = """

@@ -13,6 +13,7 @@ from xdevice.virtual.fits.process import check_is_measured
 START = [sys.executable, "-m", "xdevice", "fits", "4GiB"]
 
 
+@pytest.mark.frameworks("torch", "jax")
 def test_what_cannot_be_measured_is_refused_at_its_import(backend, tmp_path):
     if backend == "torch" or backend not in entry_points_of(GROUP):
         check_is_measured(find(backend))  # raises no error

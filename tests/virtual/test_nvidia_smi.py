@@ -65,6 +65,7 @@ def test_memory_is_that_of_the_processes_which_exist(shown, monkeypatch, tmp_pat
 
 
 @pytest.mark.frameworks("torch")
+@pytest.mark.weekly
 def test_a_program_sees_the_memory_that_it_has(backend, plug_in):
     program = """
 import os, torch

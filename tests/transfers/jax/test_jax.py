@@ -217,6 +217,7 @@ def test_watching_compiles_nothing_and_leaves_nothing(run):
     assert run(program).splitlines() == ["changed:"] * 5 + ["True []", "0 [4, 1, 1]"]
 
 
+@pytest.mark.weekly
 def test_numbers_stay_the_same_in_every_thread(run):
     program = """
         rng = np.random.default_rng(0)
@@ -260,6 +261,7 @@ def test_a_level_is_of_its_thread(run):
     assert run(program).split() == ["made", "refused"]
 
 
+@pytest.mark.weekly
 def test_jaxs_own_guard_goes_on_and_other_wrappers_survive(run):
     program = """
         from jax._src.interpreters import pxla
@@ -307,6 +309,7 @@ def test_steps_of_keras_are_its_batches(run):
     assert run(program).split() == ["3", "True"]
 
 
+@pytest.mark.weekly
 def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):
     program = """
         step, w = xdevice.value_and_grad(lambda w, x: ((x @ w) ** 2).mean()), jax.device_put(N, gpu)

@@ -27,6 +27,7 @@ print(len(report))
     assert done.stdout.splitlines() == ["3.0 [2.0] [1.0, 2.0]", "0"], done.stderr
 
 
+@pytest.mark.weekly
 def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("paddle")
 

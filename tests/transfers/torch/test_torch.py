@@ -62,5 +62,6 @@ def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("torch")
 
 
+@pytest.mark.weekly
 def test_the_tests_that_the_page_shows_pass(check_page):
     check_page("torch")

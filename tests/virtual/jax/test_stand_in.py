@@ -20,8 +20,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(first, second.id, second.platform, second.device_kind, first.client.platform)
         print(jnp.ones(3).device, jax.device_put(jnp.ones(3), second).devices())
         print(jax.random.normal(jax.random.key(0)).device)
-        with jax.default_device(second):
-            print(jnp.ones(2).device)
+        for device in (second, "cuda"):
+            with jax.default_device(device):
+                print(jnp.ones(2).device)
         x = jax.device_put(jnp.ones(1000), second)
         print(second.memory_stats()["bytes_in_use"] >= 4000, second.memory_stats()["bytes_limit"] > 2**20)
         mesh = jax.make_mesh((2,), ("x",))
@@ -42,6 +43,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         cuda:0 {CudaDevice(id=1)}
         cuda:0
         cuda:1
+        cuda:0
         True True
         ┌───────┬───────┐
         │ GPU 0 │ GPU 1 │
@@ -66,6 +68,7 @@ def test_a_program_may_choose_the_cpu_and_a_number_of_host_devices(program):
     assert lines == ["2", "8 cpu CpuDevice(id=0)"]
 
 
+@pytest.mark.weekly
 def test_a_program_may_have_several_cpus_beside_its_gpus(program):
     assert program("""
         import jax, jax.numpy as jnp
@@ -116,6 +119,7 @@ def test_arrays_say_to_dlpack_that_they_are_on_a_gpu_and_errors_list_cuda(progra
     ]
 
 
+@pytest.mark.weekly
 def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(program):
     lines = program("""
         import warnings
@@ -203,6 +207,7 @@ DECOMPOSED = """
 """
 
 
+@pytest.mark.weekly
 def test_what_only_the_cpu_lowers_is_refused_in_jaxs_words(program):
     refused = "MLIR translation rule for primitive '{}' not found for platform cuda"
     words = [refused.format(name) for name in ("schur", "schur", "hessenberg")]
@@ -280,6 +285,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
     ]
 
 
+@pytest.mark.weekly
 def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
     (tmp_path / "script.py").write_text("import jax\nprint('ran')\n")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}

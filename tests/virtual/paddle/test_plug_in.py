@@ -153,6 +153,7 @@ print([(copy.kind, copy.from_, copy.to, copy.copies) for copy in copies])
 """
 
 
+@pytest.mark.weekly
 def test_a_version_that_was_not_tried_keeps_its_own_functions_and_gives_the_same_results(compiler):
     """They take longer; copies are watched as on real GPUs."""
     found = [python(UNTRIED.format(untried=untried)) for untried in (True, False)]
@@ -162,6 +163,7 @@ def test_a_version_that_was_not_tried_keeps_its_own_functions_and_gives_the_same
     assert untried.startswith("gpu:1 gpu:1 ")
 
 
+@pytest.mark.weekly
 def test_a_build_that_lacks_a_function_that_is_replaced_is_refused_by_name(tmp_path, compiler):
     """A copy of the plug-in's sources names a function that no build of PaddlePaddle has."""
     sources = tmp_path / "sources"

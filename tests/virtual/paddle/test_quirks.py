@@ -438,6 +438,7 @@ CHOOSE = "import xdevice; xdevice.use('paddle'); xdevice.virtual_gpus(3); "
 SHOW = "print(xdevice.count(), xdevice.device_of(xdevice.ones(2, device='gpu:2')))"
 
 
+@pytest.mark.weekly
 def test_they_can_be_asked_for_in_the_program_and_the_environment_stays_as_it_was():
     code = f"import os; before = dict(os.environ); {CHOOSE}{SHOW}; import paddle; print(before == dict(os.environ))"
     status, output, errors = python(code)
@@ -446,8 +447,10 @@ def test_they_can_be_asked_for_in_the_program_and_the_environment_stays_as_it_wa
 
 @pytest.mark.parametrize(
     "then",
-    ["xdevice.use('paddle'); import paddle", "import paddle; xdevice.use('paddle')"],
-    ids=["use", "import"],
+    [
+        pytest.param("xdevice.use('paddle'); import paddle", id="use", marks=pytest.mark.weekly),
+        pytest.param("import paddle; xdevice.use('paddle')", id="import"),
+    ],
 )
 def test_they_may_be_asked_for_before_paddle_is_chosen_and_imported(then):
     status, output, errors = python(f"import xdevice; xdevice.virtual_gpus(3); {then}; {SHOW}")

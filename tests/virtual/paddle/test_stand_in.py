@@ -216,6 +216,7 @@ PROCESSES = """
 """
 
 
+@pytest.mark.weekly
 def test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers(program, tmp_path):
     alone = json.loads(program(PROCESSES, PYTHONWARNINGS="ignore", FOLDER=str(tmp_path))[-1])
     for index in range(2):

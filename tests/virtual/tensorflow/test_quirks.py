@@ -337,6 +337,7 @@ def test_training_equals_the_cpus_to_the_last_bit_and_mixes_nothing(way, network
     assert all(np.array_equal(a, b) for a, b in zip(weights, their_weights, strict=True))
 
 
+@pytest.mark.weekly
 def test_a_model_trained_on_one_goes_on_training_on_another():
     def steps(devices):
         keras.utils.set_random_seed(1)
@@ -378,6 +379,7 @@ def test_gradients_of_a_network_over_both_devices_are_computed_beside_its_layers
     assert all(np.array_equal(a, b) for a, b in zip(found, theirs, strict=True))
 
 
+@pytest.mark.weekly
 def test_a_mirrored_strategy_trains_over_both():
     def losses(strategy):
         keras.utils.set_random_seed(1)
@@ -738,6 +740,7 @@ def two_models():
     return first, second
 
 
+@pytest.mark.weekly
 def test_copies_of_models_share_the_layers_that_the_models_share():
     first, second = two_models()
     inputs = keras.Input((2,))
@@ -758,6 +761,7 @@ def test_copies_of_models_share_the_layers_that_the_models_share():
     assert all(a.layers[0] is b.layers[0] for a, b in replicas)
 
 
+@pytest.mark.weekly
 def test_the_copy_of_a_models_optimizer_is_the_optimizer_of_its_copy():
     _, model = two_models()
     model.compile("adam", "mse")
@@ -777,6 +781,7 @@ def test_copies_of_modules_share_the_variables_that_the_modules_share():
     assert one.w is not first.w
 
 
+@pytest.mark.weekly
 def test_a_variable_beside_its_model_stays_the_models():
     model = two_models()[1]
     model.compile("adam", "mse")

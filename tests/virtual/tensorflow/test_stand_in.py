@@ -68,6 +68,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     ]
 
 
+@pytest.mark.weekly
 def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be_split(program):
     lines = program(
         """

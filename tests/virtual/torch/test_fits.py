@@ -370,6 +370,7 @@ def test_what_values_decide_is_not_told_without_computing(fits):
     assert any(f"program.py:{read}" in each for each in report["not_counted"])
 
 
+@pytest.mark.weekly
 def test_an_integer_that_decides_on_a_size_is_not_told_without_computing(fits):
     text = """
         import torch

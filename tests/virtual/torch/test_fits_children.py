@@ -51,6 +51,7 @@ def most(*mebibytes):
     return sum(each + int(each * KERNELS[""].most) + CONTEXT[1] for each in counted)
 
 
+@pytest.mark.weekly
 def test_a_child_is_measured_and_its_parent_is_not_said_to_use_nothing(fits):
     status, report = fits("subprocess")
     assert (status, report["answer"], reserved(report)) == (0, "fits", [300])

@@ -190,7 +190,7 @@ def test_memory_ends_where_the_models_does(measured):
     assert kept == 100 * MIB
     assert message.startswith(
         "CUDA out of memory. Tried to allocate 24.00 GiB. GPU 0 has a total capacity of 23.65 GiB of"
-        " which 23.10 GiB is free. Including non-PyTorch memory, this process has 558.12 MiB memory"
+        " which 23.19 GiB is free. Including non-PyTorch memory, this process has 471.50 MiB memory"
         " in use. Of the allocated memory 100.00 MiB is allocated by PyTorch, and 0 bytes is"
         " reserved by PyTorch but unallocated."
     )

@@ -465,7 +465,9 @@ def test_subclasses_that_let_to_through_still_do():
     assert torch.Tensor.to in set(let_through)
 
 
+@pytest.mark.weekly
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
+@pytest.mark.weekly
 def test_scripted_traced_and_compiled_code_makes_tensors_on_virtual_gpus():
     def make(x: torch.Tensor):
         return (

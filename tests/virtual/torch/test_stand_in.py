@@ -194,6 +194,7 @@ print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
 """
 
 
+@pytest.mark.weekly
 def test_forks_and_the_memory_of_the_machine(tmp_path):
     model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
     out, _ = run("-W", "default", "-c", FORKED, **model)

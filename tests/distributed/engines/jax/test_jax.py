@@ -59,6 +59,7 @@ def test_starting_after_the_first_array_is_an_error(launch, tmp_path):
         ), done.stderr
 
 
+@pytest.mark.weekly
 def test_64_bits_and_a_lost_rank_0(launch, tmp_path):
     script = tmp_path / "quirks.py"
     script.write_text(QUIRKS)

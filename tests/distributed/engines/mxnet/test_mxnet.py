@@ -101,6 +101,7 @@ def run(launch, tmp_path):
     return run
 
 
+@pytest.mark.weekly
 def test_sums_bits_keys_and_servers(run):
     done = run(WORKS)
     assert done.status == 0, done.stderr

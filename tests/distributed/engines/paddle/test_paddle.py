@@ -52,6 +52,7 @@ def test_what_gloo_gets_wrong_is_right(launch, tmp_path, trusts):
     assert done.stderr == ""  # no report of each connection
 
 
+@pytest.mark.weekly
 def test_no_engine_listens_on_one_host(launch):
     done = launch("paddle", "listens")
     assert done.status == 0, done.stderr

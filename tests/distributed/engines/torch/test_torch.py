@@ -41,6 +41,7 @@ def test_under_mpirun_its_variables_are_used(environment):
     assert done.stdout.count("agreed on 2") == 2
 
 
+@pytest.mark.weekly
 def test_a_torchrun_script_runs_unedited(launch, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FOR_TORCHRUN, encoding="utf-8")
