@@ -67,7 +67,7 @@ class FlatTree:
                 if container is DICT:
                     parts = node.values()
                     for key in node:
-                        if type(key) not in ATOMS:
+                        if type(key) is not str and type(key) not in ATOMS:
                             with_static_parts.append(node)
                             break
                 elif container is not LIST and container is not TUPLE:
@@ -77,11 +77,13 @@ class FlatTree:
                 opening: Opened = container, node, parts
                 if skipped is not None:
                     opening = skipped.without(node)
+                    parts = opening[2]
                 opened[id(node)] = opening
-                nodes += opening[2]
+                nodes += parts
         if appears_again:
             self._sort()
-        self._check_static_parts(with_static_parts, () if skipped is None else skipped.names)
+        if with_static_parts:
+            self._check_static_parts(with_static_parts, () if skipped is None else skipped.names)
 
     def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
         for node in nodes:
