@@ -80,13 +80,16 @@ class FlatTree:
                     parts = opening[2]
                 opened[id(node)] = opening
                 nodes += parts
+        if appears_again or with_static_parts:
+            skipped_names = () if skipped is None else skipped.names
+            self._check(appears_again, with_static_parts, skipped_names)
+
+    def _check(
+        self, appears_again: bool, with_static_parts: list[Node], skip: Collection[str]
+    ) -> None:
         if appears_again:
             self._sort()
-        if with_static_parts:
-            self._check_static_parts(with_static_parts, () if skipped is None else skipped.names)
-
-    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
-        for node in nodes:
+        for node in with_static_parts:
             try:
                 check_static_parts(node, skip)
             except NotATensorError as error:
