@@ -66,7 +66,7 @@ def test_memory_is_that_of_the_processes_which_exist(shown, monkeypatch, tmp_pat
 
 @pytest.mark.frameworks("torch")
 @pytest.mark.weekly
-def test_a_program_sees_the_memory_that_it_has(backend, plug_in):
+def test_a_program_sees_the_memory_that_it_has(compiler):
     program = """
 import os, torch
 import pynvml, xdevice.machine

@@ -52,7 +52,8 @@ class Watched:
     def _check_watchable(self, owner: Backend) -> None:
         """Raise the adapter's error if a framework with several devices cannot be watched."""
         if owner in imported() and _has_several(owner):
-            self._manager(owner)
+            with self._manager(owner):  # some raise it where they are entered
+                pass
 
     def close(self) -> None:
         """Close a block; after the last one nothing is watched."""
