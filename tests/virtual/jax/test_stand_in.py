@@ -20,7 +20,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(first, second.id, second.platform, second.device_kind, first.client.platform)
         print(jnp.ones(3).device, jax.device_put(jnp.ones(3), second).devices())
         print(jax.random.normal(jax.random.key(0)).device)
-        for device in (second, "cuda"):
+        for device in (second, "gpu"):
             with jax.default_device(device):
                 print(jnp.ones(2).device)
         x = jax.device_put(jnp.ones(1000), second)
