@@ -1,6 +1,7 @@
 """A hook of MkDocs: the reference begins with a line for each public name, which is the first of its docstring.
 
-The reference is read from one folder, to which its packages are copied as they are installed: griffe reads all of it.
+The reference is read from one folder, to which its packages are copied as they are installed:
+griffe reads all of it.
 """
 
 from __future__ import annotations

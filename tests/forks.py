@@ -1,6 +1,7 @@
-"""Forks of a process that has imported modules, its arguments: each becomes a Python with arguments of its own.
+"""Forks of a process that has imported modules, its arguments; each becomes another Python.
 
-Each line that is read is what one of them is given, as JSON. The answer is its exit status and its processor time.
+Each line that is read is what a fork is given, as JSON. The answer is its exit status and its
+processor time.
 """
 
 import gc
@@ -16,7 +17,7 @@ from types import ModuleType
 
 
 def become(arguments, folder, environment, files, forgotten):
-    """Run what Python would run in that folder, with files for its streams, and variables in its environment."""
+    """Run what Python would run there, with files for its streams, and with these variables."""
     signal.alarm(150)  # ends a program that hangs
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
     for name in forgotten:

@@ -99,7 +99,7 @@ def in_a_fork(forks, tmp_path_factory):
     return run
 
 
-# What takes long to import: of Python, of others if they are installed, and what commands need of ours.
+# What takes long to import: of Python, of others that are installed, and ours for commands.
 MODULES = (
     *("argparse", "asyncio", "concurrent.futures.thread", "importlib.metadata", "inspect", "json"),
     *("subprocess", "tempfile", "zipfile", "psutil", "rich.live"),
@@ -110,7 +110,7 @@ WITH_RICH = tuple(f"xdevice.tools.cli.{name}" for name in ("bench", "chapter", "
 
 @pytest.fixture(scope="session")
 def python(forks, new_python):
-    """Run Python, as by `subprocess.run`, in a fork of a process that has imported ours, and used nothing of it.
+    """Run Python, as by `subprocess.run`, in a fork of a process that has imported xdevice alone.
 
     Its environment is ``env``, or this one without what is said to xdevice, and the ``variables``.
     """

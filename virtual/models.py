@@ -28,7 +28,7 @@ CONTEXTS = {
     (9, 0): (512 << 20, 670 << 20),
     (12, 0): (307 << 20, 595 << 20),
 }
-"""What CUDA's context, with the code of PyTorch's kernels, was recorded to take in each process, least and most.
+"""What CUDA's context, with PyTorch's kernels, was recorded to take in a process: least, most.
 
 By the GPU's compute capability; `docs/use/fits.md` names the recordings.
 """

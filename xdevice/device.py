@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from functools import total_ordering
 from types import TracebackType
@@ -102,7 +103,7 @@ class Device:
         raise FrozenInstanceError(f"cannot set {name!r}: a Device never changes; build another one")
 
     def __delattr__(self, name: str) -> None:
-        self.__setattr__(name, None)
+        raise FrozenInstanceError(f"cannot delete {name!r}: a Device never changes")
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -111,13 +112,14 @@ class Device:
             return False  # equal devices are one object
         try:
             device = parse(other) if isinstance(other, str) else None
-            if device is None or not is_common(device):
-                # upward, as in `__enter__`: the adapters know their frameworks' objects
-                from xdevice.hardware import devices
-
-                device = devices.device_named(other) or device
-        except XDeviceError:  # malformed, or of a framework that cannot be used
+        except XDeviceError:  # malformed
             return NotImplemented
+        if device is None or not is_common(device):
+            # upward, as in `__enter__`: the adapters know their frameworks' objects
+            from xdevice.hardware import devices
+
+            with suppress(XDeviceError):  # of a framework that cannot be used
+                device = devices.device_named(other) or device
         return NotImplemented if device is None else device is self
 
     def __hash__(self) -> int:  # in Python, so that compilers of Python code can trace it
@@ -208,7 +210,7 @@ def is_common(device: Device) -> bool:
 
 
 def _check_is_no_typo(kind: str, spelling: str) -> None:
-    """Raise an error if the kind is like a common word, unless there is a device of that kind already."""
+    """Raise an error for a kind like a common word, unless there is such a device already."""
     hint = similar_word(kind)
     if hint and not any(kind == device_kind for device_kind, _ in list(_devices)):
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")

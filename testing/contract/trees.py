@@ -32,6 +32,7 @@ from xdevice.errors import (
     DeviceNotFoundError,
     MixedDeviceError,
     NotATensorError,
+    UnknownPlacementError,
     XDeviceError,
 )
 from xdevice.tensors.creation import ones, tensor
@@ -125,6 +126,17 @@ class Boxes:
 
     def to(self, device: Device) -> Boxes:
         return Boxes(to_device(self.x, device, copy=True))
+
+
+class Claiming:
+    """An object that moves itself, and says where it is."""
+
+    def __init__(self, x: Tensor, device: object) -> None:
+        self.x = x
+        self.device = device
+
+    def to(self, device: Device) -> None:
+        self.x = to_device(self.x, device)
 
 
 HOLDERS: dict[str, Callable[[Tensor], object]] = {
@@ -330,6 +342,12 @@ class OpenWorld(Promises):
         copied = to_device({"boxes": boxes}, home(), copy=True)["boxes"]
         assert type(copied) is Boxes
         assert copied.x is not x
+
+    def test_what_an_object_says_of_itself_is_not_believed(self, backend: str, x: Tensor) -> None:
+        refuse = raised(UnknownPlacementError, "Claiming.device is gpu:9, but its tensors are on")
+        for call in (device_of, lambda obj: to_device(obj, "gpu:9")):
+            refuse(call, Claiming(x, gpu(9)))
+        assert device_of(Claiming(x, "sensor")) == home()
 
     def test_tensors_in_namespaces_move(self, backend: str, x: Tensor) -> None:
         namespace = to_device(SimpleNamespace(x=x, n=1), home(), copy=True)

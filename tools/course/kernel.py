@@ -319,7 +319,7 @@ def _set_seeds(seed: int) -> None:
 
 
 class _Draws(MetaPathFinder):
-    """The random numbers of Python and NumPy: the same in every tab, whatever its framework's import draws."""
+    """The random numbers of Python and NumPy: the same in every tab, whatever imports draw."""
 
     def __init__(self, seed: int) -> None:
         self._states: dict[str, tuple[Any, ...]] = {}

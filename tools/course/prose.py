@@ -157,7 +157,7 @@ def _formula(latex: str, display: str = "inline") -> str:
 
 
 def _guard_first_formulas(state: Any) -> None:
-    """Let a formula begin a paragraph that ends with a digit; dollarmath looks there for a price."""
+    """Let a formula begin a paragraph that ends with a digit, which dollarmath takes for a price."""
     for token in state.tokens:
         if token.type == "inline" and token.content.startswith("$"):
             token.content = _NOTHING + token.content
@@ -177,7 +177,8 @@ def _render_equation(renderer: Any, tokens: Sequence[Token], index: int, *_rest:
     number = tokens[index].meta.get("number")
     words = f"<span>({number})</span>" if number else ""
     attributes = renderer.renderAttrs(tokens[index])
-    return f'<div class="equation"{attributes}>{_formula(tokens[index].content, "block")}{words}</div>\n'
+    formula = _formula(tokens[index].content, "block")
+    return f'<div class="equation"{attributes}>{formula}{words}</div>\n'
 
 
 # ------------------------------------------------------- labels and references

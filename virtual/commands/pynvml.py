@@ -1,4 +1,4 @@
-"""NVIDIA's ``pynvml`` for virtual GPUs that stand in: what ``nvidia-smi`` of this folder knows of them.
+"""NVIDIA's ``pynvml`` for virtual GPUs that stand in: it knows what this ``nvidia-smi`` does.
 
 `xdevice.virtual.children` puts this folder first on ``PYTHONPATH``. What is not
 known raises NVML's own "Not Supported", as a real GPU does.

@@ -79,7 +79,7 @@ class Placement(Protocol):
         """The tensors on another device, in order, as `move` moves each.
 
         For a framework that moves several sooner together. After an error,
-        xdevice moves back those that are moved in place.
+        xdevice moves back those that are moved in place, and were on one device.
         """
 
     def is_data(self, tensor: Tensor) -> bool:

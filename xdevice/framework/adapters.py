@@ -94,7 +94,7 @@ class Backend(str, contract.Capabilities):
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in contract.CAPABILITIES:
+        if name not in contract.CAPABILITIES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self.load(name)
 
@@ -217,10 +217,13 @@ def _import_adapters() -> None:
     if sys.modules.keys().isdisjoint(ORDER):  # then there is no need to read the registry
         return
     for owner in imported():
-        spec = getattr(sys.modules[owner], "__spec__", None)
-        if not getattr(spec, "_initializing", False):
+        if not is_being_imported(sys.modules[owner]):
             with suppress(XDeviceError):  # using the framework raises it again
                 _ = owner.adapter
+
+
+def is_being_imported(module: ModuleType | None) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def _module(owner: Backend, capability: str) -> ModuleType | None:
@@ -237,7 +240,7 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
 
 def import_for(owner: Backend, module: str) -> ModuleType:
     loaded = sys.modules.get(module)
-    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+    if loaded is not None and not is_being_imported(loaded):
         return loaded
     try:
         return import_module(module)

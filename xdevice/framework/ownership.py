@@ -19,7 +19,7 @@ from xdevice.errors import (
     VirtualDeviceError,
     misplaced,
 )
-from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.adapters import Backend, imported, is_being_imported
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Python's own types of plain data. No framework owns them, and nothing is in them."""
@@ -85,7 +85,7 @@ class _Classes(dict[type, Known]):
         # What is still being imported, a framework or the class's own package, may
         # give another answer later.
         names = [cls.__module__.partition(".")[0], *frameworks]
-        if not any(_is_being_imported(sys.modules.get(name)) for name in names):
+        if not any(is_being_imported(sys.modules.get(name)) for name in names):
             _without_owner[cls] = known, frameworks
         return known
 
@@ -95,10 +95,6 @@ classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, typ
 
 known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""
-
-
-def _is_being_imported(module: ModuleType | None) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def usable(cls: type) -> Iterator[Backend]:
@@ -112,7 +108,7 @@ def usable(cls: type) -> Iterator[Backend]:
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the object is the framework's
-            if isinstance(error, BrokenBackendError) and not _is_being_imported(module):
+            if isinstance(error, BrokenBackendError) and not is_being_imported(module):
                 _unusable[owner] = module
         else:
             yield owner

@@ -2,7 +2,8 @@
 
 The devices and the permission to copy are checked before the first move. If a
 framework fails in the middle, or the tree cannot be rebuilt, what was moved in
-place is moved back, but for an object with its own method ``to`` that is on several devices.
+place is moved back, but for what is on several devices: an object with its own method ``to``,
+or a tensor.
 """
 
 from collections.abc import Callable, Collection
@@ -24,7 +25,7 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, check_arrival, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.trees.leaves import (
@@ -142,9 +143,7 @@ def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bo
     except Exception as error:
         _check_dtypes([tensor], target, owner, error)
         raise
-    if placement.device_of(new_tensor) is not target:
-        raise misplaced(owner, target, {placement.device_of(new_tensor)})
-    return new_tensor
+    return check_arrival(new_tensor, owner, target)
 
 
 def move_tensors(
@@ -317,7 +316,7 @@ class _Move:
         origins = devices_of_leaf(leaf, known)
 
         def move_back() -> None:
-            if len(origins) == 1 and devices_of_leaf(leaf, known) != origins:
+            if len(origins) == 1:
                 move_with_own_method(leaf, next(iter(origins)), copy=False)
 
         self._undo.append(move_back)  # before the move, which may fail halfway
@@ -331,9 +330,8 @@ class _Move:
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
         placement, origins, target = owner.placement, self.origins, self.target
-        if (
-            self._new_leaves
-        ):  # a model may have moved others in place, too: an optimizer's variables
+        # a model may have moved others in place, too: an optimizer's variables
+        if self._new_leaves:
             tensors = {
                 key: tensor
                 for key, tensor in tensors.items()

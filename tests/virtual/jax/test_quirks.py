@@ -216,6 +216,12 @@ def test_strict_lets_pass_what_jax_takes_along():
         ) is gpu(1)
 
 
+def test_a_copy_of_an_uncommitted_array_stays_on_its_device():
+    with jax.default_device(xdevice.native(gpu(1))):
+        x = jnp.ones(3)
+    assert device_of(to_device(x, gpu(1), copy=True)) is gpu(1)
+
+
 def test_after_jax_has_started_it_is_too_late(run):
     out = run("""
 import jax.numpy as jnp

@@ -468,7 +468,6 @@ def test_two_processes_need_the_same_bytes_whether_or_not_they_are_computed(fits
 
 @pytest.mark.weekly
 def test_a_trainer_of_another_library_needs_the_same_bytes_whether_or_not_it_is_computed(fits):
-    pytest.importorskip("accelerate")
     text = """
         import accelerate
         import torch

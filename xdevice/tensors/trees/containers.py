@@ -1,7 +1,8 @@
 """How a container of each class is opened into parts, and rebuilt from new parts.
 
 A class that is registered with optree, or as a pytree of its framework, is
-opened as registered. Otherwise these are containers: dicts, lists, tuples,
+opened as registered, if that was before xdevice first met it. A class with a method ``to``
+is not opened. Otherwise these are containers: dicts, lists, tuples,
 deques and sets, dataclasses, attrs classes and `types.SimpleNamespace`, with
 subclasses. The parts are the items, and then the attributes.
 """

@@ -8,8 +8,8 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from xdevice.device import Device
-from xdevice.errors import NotSupportedError
+from xdevice.device import Device, is_common
+from xdevice.errors import NotATensorError, NotSupportedError, UnknownPlacementError, listed
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tensors, known_of
@@ -50,10 +50,27 @@ def devices_of_leaf(leaf: Leaf, known: Known) -> set[Device]:
     """All devices of a tensor, model or self-moving object; empty if it holds no tensor."""
     if known.category != "movable":
         return devices_of_owned(leaf, known)
-    with suppress(Exception):  # `.device` may be missing, raise, or be something else
+    own = _own_device(leaf)
+    if own is None:
+        return devices_of_tensors(tensors_in(leaf))
+    devices: set[Device] = set()
+    with suppress(NotATensorError):  # there is too much in it to be searched
+        devices = devices_of_tensors(tensors_in(leaf))
+    if devices and own not in devices:
+        raise UnknownPlacementError(
+            f"{type(leaf).__name__}.device is {own}, but its tensors are on {listed(devices)}; "
+            "move its parts, or name it in skip="
+        )
+    return {own}
+
+
+def _own_device(leaf: Leaf) -> Device | None:
+    """What an object says by its attribute ``device``; a word may have another meaning there."""
+    with suppress(Exception):  # it may be missing, or raise
         if is_device(leaf.device):
-            return {as_device(leaf.device)}
-    return devices_of_tensors(tensors_in(leaf))
+            device = as_device(leaf.device)
+            return None if isinstance(leaf.device, str) and not is_common(device) else device
+    return None
 
 
 def framework_of(leaf: Leaf, known: Known) -> Backend:
