@@ -9,14 +9,7 @@ from types import TracebackType
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
 from xdevice.integers import as_integer
-from xdevice.spelling import (
-    COMMON,
-    MAX_INDEX,
-    common_word,
-    kind_and_index,
-    similar_word,
-    too_large,
-)
+from xdevice.spelling import COMMON, MAX_INDEX, common_word, kind_and_index, too_large
 
 __all__ = ["Device"]
 
@@ -29,9 +22,10 @@ class Device:
     """A device: a kind and an index, such as ``gpu:1``.
 
     ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU),
-    ``tpu``, or the framework's own word. The index is always resolved, so
-    ``gpu`` is ``gpu:0``. Any framework's spelling is accepted. There is one
-    object per device, so comparing two devices compares identities.
+    ``tpu``, or the framework's own word. One that resembles a known word, as
+    ``cdua`` does, is misspelt. The index is always resolved, so ``gpu`` is
+    ``gpu:0``. Any framework's spelling is accepted. There is one object per
+    device, so comparing two devices compares identities.
 
     ``==`` with a string or a native device compares what they name; a
     malformed string is unequal. Their hashes differ: do not mix devices with
@@ -77,7 +71,7 @@ class Device:
             )
         if index is None:
             return parse(kind)
-        return _device(any_kind(kind), check_index(index))
+        return _device(as_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
         return f"Device('{self.kind}:{self.index}')"
@@ -153,27 +147,14 @@ def parse(spelling: str) -> Device:
     """The device that a string names, in any framework's spelling."""
     device = _parsed.get(spelling)
     if device is None:
-        kind, index = kind_and_index(spelling)
-        _check_is_no_typo(kind, spelling)
-        device = _parsed[spelling] = _device(kind, index)
+        device = _parsed[spelling] = _device(*kind_and_index(spelling))
     return device
 
 
 def as_kind(word: str) -> str:
     """The kind that a framework's word means: ``CUDA`` and ``mps`` are ``gpu``.
 
-    A misspelt word is an error.
-    """
-    kind = any_kind(word)
-    _check_is_no_typo(kind, word)
-    return kind
-
-
-def any_kind(word: str) -> str:
-    """The kind that a word means, even if the word resembles a common one.
-
-    A framework may have devices ``igpu``. A word with more than a kind, such as
-    ``gpu:1``, is an error.
+    A word with more than a kind, such as ``gpu:1``, is an error.
     """
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
@@ -207,13 +188,6 @@ def is_common(device: Device) -> bool:
     A framework may use a word of its own, or the name of a second CPU, for a GPU.
     """
     return device.kind in COMMON and (device.kind != "cpu" or device.index == 0)
-
-
-def _check_is_no_typo(kind: str, spelling: str) -> None:
-    """Raise an error for a kind like a common word, unless there is such a device already."""
-    hint = similar_word(kind)
-    if hint and not any(kind == device_kind for device_kind, _ in list(_devices)):
-        raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 
 
 def _device(kind: str, index: int) -> Device:

@@ -31,7 +31,11 @@ _PATTERNS = [re.compile(spelling, re.IGNORECASE | re.ASCII) for spelling in _SPE
 
 
 def kind_and_index(spelling: str) -> tuple[str, int]:
-    """The kind and the index, by the first of `_SPELLINGS` that fits."""
+    """The kind and the index, by the first of `_SPELLINGS` that fits.
+
+    A kind that resembles a common word is misspelt, whoever has written it: a framework cannot
+    have devices ``igpu``.
+    """
     matches = (pattern.fullmatch(spelling) for pattern in _PATTERNS)
     match = next(filter(None, matches), None)
     if match is None:
@@ -44,7 +48,11 @@ def kind_and_index(spelling: str) -> tuple[str, int]:
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(too_large(f"the index of {shortened(spelling)}"))
-    return common_word(match["kind"]), int(digits)
+    kind = common_word(match["kind"])
+    hint = _similar_word(kind)
+    if hint:
+        raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
+    return kind, int(digits)
 
 
 def common_word(word: str) -> str:
@@ -53,7 +61,7 @@ def common_word(word: str) -> str:
     return "gpu" if word in _GPU_WORDS else word
 
 
-def similar_word(kind: str) -> str:
+def _similar_word(kind: str) -> str:
     """A hint for a kind that is like a common word, and so misspelt; else empty."""
     if kind in COMMON or kind in _FRAMEWORK_WORDS or len(kind) < 3:
         return ""

@@ -51,7 +51,7 @@ def to_device(
     *,
     copy: bool | None = None,
     non_blocking: bool = False,
-    skip: Collection[str] = (),
+    skip: Collection[str | int] = (),
 ) -> T:
     """The tensor, parameter, model or tree on the device; the same object if it is there already.
 
@@ -166,7 +166,7 @@ def move_tensors(
 
 
 def move_tree(
-    tree: Tree, target: Device, copy: bool | None, non_blocking: bool, skip: Collection[str]
+    tree: Tree, target: Device, copy: bool | None, non_blocking: bool, skip: Collection[str | int]
 ) -> Tree:
     """The tree, or a single leaf of any kind, on the target."""
     flat = FlatTree(tree, skip)

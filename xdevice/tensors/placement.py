@@ -37,7 +37,7 @@ TensorOrTree: TypeAlias = Any
 """A tensor, parameter or model of any framework, or nested containers of these."""
 
 
-def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
+def device_of(obj: TensorOrTree, *, skip: Collection[str | int] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
     A model is where its parameters and buffers are; a tree is where its tensors are. Plain data
@@ -79,7 +79,7 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     return next(iter(devices))
 
 
-def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[Device]:
+def devices_of(obj: TensorOrTree, *, skip: Collection[str | int] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is; ``skip`` is that of `device_of`.
 
     Raises

@@ -16,7 +16,7 @@ from xdevice.tensors.trees.tree import FlatTree, Tree, is_leaf
 T = TypeVar("T")
 
 
-def devices_in(tree: Tree, skip: Collection[str] = ()) -> set[Device]:
+def devices_in(tree: Tree, skip: Collection[str | int] = ()) -> set[Device]:
     """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
     return set().union(*_ask_tensors(FlatTree(tree, skip), devices_of_leaf).values())
 
@@ -53,7 +53,7 @@ def _ask_tensors(flat: FlatTree, question: Callable[[Leaf, Known], T]) -> dict[i
 
 
 def not_on_one_device(
-    objs: tuple[tuple[str, Tree], ...], skip: Collection[str] = ()
+    objs: tuple[tuple[str, Tree], ...], skip: Collection[str | int] = ()
 ) -> MixedDeviceError:
     """The error for named objects on several devices, with the paths of their tensors."""
     all_devices: set[Device] = set()
@@ -70,7 +70,7 @@ def not_on_one_device(
     )
 
 
-def _placements(name: str, obj: Tree, skip: Collection[str]) -> Iterator[tuple[str, set[Device]]]:
+def _placements(name: str, obj: Tree, skip: Collection[str | int]) -> Iterator[tuple[str, set[Device]]]:
     """The path and the devices of each tensor in an object, also of each tensor of a model."""
     if is_device(obj):
         yield name, {as_device(obj)}

@@ -14,7 +14,7 @@ class Skip:
     out there, too. What is not in the tree is no error: a key may be absent in some batches.
     """
 
-    def __init__(self, tree: Any, skip: Collection[str]) -> None:
+    def __init__(self, tree: Any, skip: Collection[str | int]) -> None:
         names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
         self.names = frozenset(step for name in names for step in _steps_to(name))
         self._parts: dict[int, tuple[Node, list[tuple[str, Any]]]] = {}
@@ -52,6 +52,7 @@ class _Rest(Container):
     """A container without the parts that are skipped."""
 
     def __init__(self, container: Container, skipped: dict[int, Any]) -> None:
+        super().__init__(container.cls, container.base)
         self.container = container
         self.skipped = skipped  # by their numbers among all parts
 

@@ -42,7 +42,7 @@ class FlatTree:
     where it would not be moved: in a dict's key, or a static field.
     """
 
-    def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
+    def __init__(self, tree: Tree, skip: Collection[str | int] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
