@@ -70,7 +70,9 @@ def not_on_one_device(
     )
 
 
-def _placements(name: str, obj: Tree, skip: Collection[str | int]) -> Iterator[tuple[str, set[Device]]]:
+def _placements(
+    name: str, obj: Tree, skip: Collection[str | int]
+) -> Iterator[tuple[str, set[Device]]]:
     """The path and the devices of each tensor in an object, also of each tensor of a model."""
     if is_device(obj):
         yield name, {as_device(obj)}
