@@ -109,7 +109,10 @@ def test_a_child_with_virtual_gpus_starts_light():
     of_its_own = {"XDEVICE_VIRTUAL_GPUS": "2:stand-in", "PYTHONPATH": path}
     added = modules_of_a_process("pass", **of_its_own) - modules_of_a_process("pass")
     assert "xdevice.virtual" in added
-    assert not added & {"importlib.metadata", "argparse", "subprocess"}
+    late = {"importlib.metadata", "argparse", "subprocess"}
+    if sys.version_info < (3, 11):
+        late.remove("subprocess")  # the module `platform` of Python 3.10 imports it
+    assert not added & late
 
 
 def answer(code):
