@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 import jax
 
-from xdevice.backends.jax import fast_path
 from xdevice.backends.jax.hardware import ordinal
 from xdevice.backends.jax.private_names import guard
 from xdevice.backends.kit import buffers
+from xdevice.backends.kit.private_names import resolved
 from xdevice.contract import Tensor
 from xdevice.virtual.jax.private_names import names, replace_name
 
@@ -21,6 +21,9 @@ _blocks = ExitStack()  # never closed
 
 def start() -> None:
     """Let the guard refuse what Python, or NumPy, reads implicitly."""
+    if not names.has("JAX's own guard of what is read"):
+        return
+    array_class, _ = resolved(_VALUE)
     value = names.value(_VALUE)
 
     def guarded_value(array: Tensor) -> object:
@@ -28,7 +31,7 @@ def start() -> None:
         return value.__get__(array)
 
     replace_name(_VALUE, property(guarded_value))
-    _blocks.enter_context(buffers.watched(fast_path.JaxArray, _check))
+    _blocks.enter_context(buffers.watched(array_class, _check))
 
 
 def _check(array: Tensor) -> None:
@@ -40,7 +43,8 @@ def _check(array: Tensor) -> None:
         return
     is_allowed = state.explicit_device_get and level == levels.DISALLOW
     device = min(array.sharding.device_set, key=lambda native: native.id)
-    if is_allowed or array._npy_value is not None or not ordinal(device):
+    is_read = getattr(array, "_npy_value", None) is not None  # NumPy's copy, which JAX keeps
+    if is_allowed or is_read or not ordinal(device):
         return
     shape = ",".join(map(str, array.shape))
     bits = "" if array.dtype.kind == "b" else 8 * array.dtype.itemsize

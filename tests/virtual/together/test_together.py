@@ -31,3 +31,16 @@ def test_arrays_of_jax_and_pytorch_keep_their_gpu_through_dlpack(program):
         print(jnp.from_dlpack(torch.ones(2, device="cuda")).device)
     """)
     assert lines == ["tensor([0., 1., 2.], device='cuda:1') cpu:0 [0.0, 1.0, 2.0]", "cuda:1"]
+
+
+@pytest.mark.weekly
+def test_tensors_of_tensorflow_and_pytorch_keep_their_gpu_through_dlpack(program):
+    lines = program("""
+        import tensorflow as tf, torch
+        pack, unpack = tf.experimental.dlpack.to_dlpack, tf.experimental.dlpack.from_dlpack
+        with tf.device("/GPU:1"):
+            x = tf.constant([1.0, 2.0])
+        theirs = torch.utils.dlpack.to_dlpack(torch.ones(1).cuda(1))
+        print(torch.utils.dlpack.from_dlpack(pack(x)), unpack(theirs).device[-5:])
+    """)
+    assert lines == ["tensor([1., 2.], device='cuda:1') GPU:1"]
