@@ -10,8 +10,8 @@ _GPU_WORDS = _MAKERS_WORDS | {"vgpu"}  # a virtual GPU, where PyTorch or PaddleP
 COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
 _FRAMEWORK_WORDS = frozenset({"meta"})  # not misspelt: it is not "metal"
 
-# a word, except the words around it: in ``Place(gpu:1)``, ``/task:0/gpu:1`` and ``TFRT_CPU_0``;
-# array-api-strict's words end in digits
+# The kind, and not a word that stands around it, as in ``Place(gpu:1)``, ``/task:0/gpu:1`` and
+# ``TFRT_CPU_0``. array-api-strict's words end in digits.
 _WORD = (
     r"(?P<kind>(?!(?:place|job|replica|task|device)\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
 )
@@ -63,9 +63,9 @@ def common_word(word: str) -> str:
 
 def _similar_word(kind: str) -> str:
     """A hint for a kind that is like a common word, and so misspelt; else empty."""
-    if kind in COMMON or kind in _FRAMEWORK_WORDS or len(kind) < 3:
-        return ""
     letters = kind.rstrip("0123456789")
+    if kind in COMMON or kind in _FRAMEWORK_WORDS or len(letters) < 3:
+        return ""
     return did_you_mean(letters, sorted(COMMON | _MAKERS_WORDS), "", least=0.75)
 
 

@@ -25,14 +25,23 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
-    if not non_blocking:
-        # the copy is on a stream of the other device and would not wait for this one
-        with tensor.device:
-            cupy.cuda.get_current_stream().synchronize()
+    """Copy on the other device's stream.
+
+    It waits for what the tensor's stream computes, and that stream waits for the copy.
+    """
+    with tensor.device:
+        source = cupy.asarray(tensor, order="C")  # here: the event is recorded after it
+        source_stream = cupy.cuda.get_current_stream()
+        is_ready = source_stream.record()
     with native(device):
-        moved = tensor.copy()
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(is_ready)
+        moved = source.copy()
+        is_copied = stream.record()
         if not non_blocking:
-            cupy.cuda.get_current_stream().synchronize()
+            stream.synchronize()
+    with tensor.device:
+        source_stream.wait_event(is_copied)
     return moved
 
 

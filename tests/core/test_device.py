@@ -224,6 +224,7 @@ def test_a_misspelt_kind_says_what_was_meant(spelling, meant):
         "vgpu",
         "vpu",
         "a",
+        "gp10",
         "fpga",
     ],
 )

@@ -2,6 +2,7 @@
 
 import sys
 import types
+from threading import Lock
 
 import attrs
 import numpy as np
@@ -81,6 +82,39 @@ def test_attrs_classes_are_opened():
     assert moved[0].x is moved[1].x is not x
     assert moved[0].y == "kept"
     assert LeavesByPlace([Point(x), Mutable(x)]).paths == ["[0].x", "[0].y", "[1].x"]
+
+
+@attrs.define(auto_exc=True)
+class FailureError(Exception):
+    text: str
+    x: object
+
+
+def test_what_a_base_in_c_stores_is_not_lost():
+    with pytest.raises(xdevice.ArgumentError, match="cannot be rebuilt"):
+        xdevice.to_device([FailureError("text", np.ones(2))], "cpu", copy=True)
+
+
+class Unbound:
+    """A proxy without its object, as a web framework has them."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("there is no object")
+
+
+class Malformed:
+    def __reduce_ex__(self, protocol):
+        return (len,)
+
+
+@pytest.mark.parametrize("other", [Unbound, Malformed, Lock])
+def test_a_tensor_after_what_cannot_be_searched_is_found(other):
+    holder = types.new_class("Holder")()
+    holder.other = other()
+    holder.x = np.ones(2)
+    with pytest.raises(xdevice.NotATensorError, match=r"Holder\.x is a tensor"):
+        xdevice.device_of([holder, np.ones(2)])
 
 
 def test_an_array_of_objects_alone_is_an_array_on_the_cpu():

@@ -310,8 +310,9 @@ def test_optree_nodes_are_opened_as_registered():
             xdevice.NotATensorError, match=r"Node\.static holds a tensor .*static.*\['n'\]"
         ):
             xdevice.device_of(holding)
-        assert xdevice.device_of(holding, skip="static") == xdevice.cpu()
-        for skip in ("a static part", 0):  # neither is its name
+        for skip in ("static", "['n'].static"):
+            assert xdevice.device_of(holding, skip=[skip]) == xdevice.cpu()
+        for skip in ("a static part", 0, "['m'].static"):  # none is its name
             with pytest.raises(xdevice.NotATensorError, match="registered as static"):
                 xdevice.device_of(holding, skip=skip)
     finally:

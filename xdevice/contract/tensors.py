@@ -59,8 +59,9 @@ class Placement(Protocol):
         `xdevice.device_of` then returns a device that is not known yet.
 
         Some frameworks have arrays without a place, or in memory that the CPU
-        and the GPU share. They have one device, of the kind that computes by
-        default, with ``count`` 1. Every array is on it, and nothing is moved.
+        and the GPU share. Such a framework has one device, of the kind that
+        computes by default, with ``count`` 1. Every array is on it, and nothing
+        is moved.
         """
 
     def move(self, tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
@@ -79,7 +80,8 @@ class Placement(Protocol):
         """The tensors on another device, in order, as `move` moves each.
 
         For a framework that moves several sooner together. After an error,
-        xdevice moves back those that are moved in place, and were on one device.
+        xdevice moves back the tensors that it changed in place, if they were on
+        one device.
         """
 
     def is_data(self, tensor: Tensor) -> bool:

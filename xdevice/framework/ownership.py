@@ -63,17 +63,17 @@ class Known:
 # file, for example.
 _unusable: dict[Backend, ModuleType] = {}
 
-# The classes that no framework owned, and the frameworks that were imported
-# then. Others may be imported later.
+# The classes that no framework owned, with the frameworks that were imported then: the answer is
+# valid until another one is imported.
 _without_owner: dict[type, tuple[Known, list[Backend]]] = {}
 
 
 class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
-        """Ask the imported frameworks about the class: no other has made an object of it."""
+        """Ask the imported frameworks about the class; one that is not imported cannot own it."""
         frameworks = imported()
-        known, asked = _without_owner.get(cls, (None, None))
-        if known is not None and asked == frameworks:
+        known, imported_then = _without_owner.get(cls, (None, None))
+        if known is not None and imported_then == frameworks:
             return known
         for owner in usable(cls):
             category = owner.placement.category(cls)

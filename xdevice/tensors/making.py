@@ -1,7 +1,7 @@
 """Where a new tensor goes, and making it there.
 
 It goes to ``device=``, else to the device of ``like=``, else to that of the innermost `scope`,
-else to the framework's default device. It is checked that it is there, unless the framework chose.
+else to the framework's default device. Its device is checked, unless the framework chose it.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 
 The devices and the permission to copy are checked before the first move. If a
 framework fails in the middle, or the tree cannot be rebuilt, what was moved in
-place is moved back, but for what is on several devices: an object with its own method ``to``,
-or a tensor.
+place is moved back, except an object with its own method ``to``, or a tensor, that was on
+several devices.
 """
 
 from collections.abc import Callable, Collection
@@ -136,7 +136,7 @@ def _as_target(device: DeviceLike, obj: Any) -> Device:
 
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
-    """The tensor on a device that its framework has; it is checked that it is there."""
+    """The tensor on a device that its framework has; the result's device is checked."""
     placement = owner.placement
     try:
         new_tensor = placement.move(tensor, target, non_blocking)
@@ -329,29 +329,36 @@ class _Move:
 
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
-        placement, origins, target = owner.placement, self.origins, self.target
-        # a model may have moved others in place, too: an optimizer's variables
-        if self._new_leaves:
+        placement = owner.placement
+        if (
+            self._new_leaves
+        ):  # a model may have moved others in place, too: an optimizer's variables
             tensors = {
                 key: tensor
                 for key, tensor in tensors.items()
                 if key not in self._new_leaves
-                and (self.copy or devices_of_tensors([tensor]) != {target})
+                and (self.copy or devices_of_tensors([tensor]) != {self.target})
             }
+        elsewhere = tensors
         if self.copy:  # before the move, because a parameter may be moved in place
-            tensors = {key: placement.copy(tensor) for key, tensor in tensors.items()}
-            self._new_leaves |= tensors
-            tensors = {key: t for key, t in tensors.items() if origins.get(key) is not target}
+            copies = {key: placement.copy(tensor) for key, tensor in tensors.items()}
+            self._new_leaves |= copies
+            elsewhere = {
+                key: new_tensor
+                for key, new_tensor in copies.items()
+                if self.origins.get(key) is not self.target
+            }
+        else:
+            self._undo.append(lambda: self._move_back(owner, elsewhere))
+        moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
+        self._new_leaves.update(zip(elsewhere, moved, strict=True))
 
-        def move_back() -> None:
-            for key, tensor in tensors.items():
-                origin = origins.get(key)
-                if origin is not None and placement.device_of(tensor) is not origin:
-                    placement.move(tensor, origin, False)
-
-        self._undo.append(move_back)
-        moved = move_tensors(list(tensors.values()), owner, target, self.non_blocking)
-        self._new_leaves.update(zip(tensors, moved, strict=True))
+    def _move_back(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
+        """Move back the tensors that their framework has moved in place."""
+        for key, tensor in tensors.items():
+            origin = self.origins.get(key)
+            if origin is not None and owner.placement.device_of(tensor) is not origin:
+                owner.placement.move(tensor, origin, False)
 
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:

@@ -1,10 +1,10 @@
 """How a container of each class is opened into parts, and rebuilt from new parts.
 
-A class that is registered with optree, or as a pytree of its framework, is
-opened as registered, if that was before xdevice first met it. A class with a method ``to``
-is not opened. Otherwise these are containers: dicts, lists, tuples,
-deques and sets, dataclasses, attrs classes and `types.SimpleNamespace`, with
-subclasses. The parts are the items, and then the attributes.
+A class of a framework, or with a method ``to``, is never opened. A class that is registered
+with optree, or as a pytree of its framework, is opened as registered. Otherwise these are
+containers: dicts, lists, tuples, deques and sets, dataclasses, attrs classes and
+`types.SimpleNamespace`, with subclasses. The parts are the items, and then the attributes.
+How a container is opened is found out once: register its class before.
 """
 
 import sys
@@ -80,7 +80,10 @@ class Container:
         return []
 
     def with_items(self, node: Node, items: Parts) -> Node:
-        return self.cls.__new__(self.cls)
+        # An error for a class whose base is written in C, such as an exception: what the base
+        # stores would be lost. SimpleNamespace stores nothing beside its attributes.
+        make = SimpleNamespace if issubclass(self.cls, SimpleNamespace) else object
+        return make.__new__(self.cls)
 
 
 Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
@@ -120,6 +123,8 @@ class SequenceContainer(Container):
 
 
 class DictContainer(Container):
+    """A dict. Some, ``AttrDict`` by name, are their own attributes: ``self.__dict__ = self``."""
+
     def rebuild(self, node: Node, parts: Parts) -> Node:
         if self is DICT:  # nearly always
             return dict(zip(node, parts, strict=True))
@@ -127,7 +132,7 @@ class DictContainer(Container):
 
     def attributes(self, node: Node) -> dict[str, Any]:
         attributes = attributes_of(node)
-        return {} if attributes is node else attributes  # some dicts are their own attributes
+        return {} if attributes is node else attributes
 
     def items(self, node: Node) -> Parts:
         return [dict.__getitem__(node, key) for key in self.base.__iter__(node)]
@@ -230,7 +235,7 @@ def attributes_of(obj: Any) -> dict[str, Any]:
 
 
 def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
-    """All slots; one hides another of its name in a base class. A private one is ``_Base__name``."""
+    """All slots. A slot hides one of the same name in a base class; ``__x`` is ``_Base__x``."""
     return {
         name: member
         for base in reversed(cls.__mro__)

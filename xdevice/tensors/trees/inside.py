@@ -7,7 +7,6 @@ cannot be pickled is not searched.
 import pickle
 import types
 from collections import deque
-from collections.abc import Collection
 from enum import Enum
 from typing import Any
 
@@ -21,13 +20,14 @@ from xdevice.tensors.trees.containers import (
     attributes_of,
     containers,
 )
+from xdevice.tensors.trees.skip import Skip
 
 _HINT = (
     "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 )
 
 # Plain data that is not searched. What a function closes over is not searched
-# either: a function cannot be rebuilt.
+# either: a function cannot be rebuilt. The type is asked, since a proxy's `__class__` may raise.
 DATA = (
     *(type(None), str, bytes, bytearray, memoryview, int, float, complex, range, type, Enum),
     *(types.FunctionType, types.ModuleType, types.CodeType),
@@ -35,11 +35,10 @@ DATA = (
 _MAX_SEARCHED_OBJECTS = 20_000
 
 
-def check_static_parts(node: Node, skip: Collection[str]) -> None:
+def check_static_parts(node: Node, skipped: Skip | None) -> None:
     """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
-    That are a dict's keys, and what a registered class stores beside its parts, but for
-    what is skipped: attributes, with a dot before each.
+    These are a dict's keys, and what a registered class stores beside its parts.
     """
     container = containers[type(node)]
     if not any(map(tensors_in, container.static(node))):
@@ -53,7 +52,7 @@ def check_static_parts(node: Node, skip: Collection[str]) -> None:
     attributes = attributes_of(node)
     fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
     for field in fields or [""]:
-        if f".{field}" not in skip:
+        if skipped is None or not skipped.leaves_out(node, f".{field}"):
             place = f"{name}.{field}" if field else f"the static part of this {name}"
             raise NotATensorError(
                 f"{place} holds a tensor and is registered as static, so it does not move; make "
@@ -94,12 +93,12 @@ class _Search(pickle.Pickler):
 
     def persistent_id(self, obj: Any) -> bool | None:
         """Pickle calls this with each object, and goes on into it if the result is ``None``."""
-        if isinstance(obj, DATA):
+        cls = type(obj)
+        if issubclass(cls, DATA):
             return True
         self._number += 1
         if self._number > _MAX_SEARCHED_OBJECTS:
             raise NotATensorError
-        cls = type(obj)
         known = self._known.get(cls) or self._known.setdefault(cls, known_of(cls))
         if known.backend is None:
             return None
@@ -110,12 +109,19 @@ class _Search(pickle.Pickler):
         return True
 
     def reducer_override(self, obj: Any) -> Any:
-        """What an object consists of; nothing if it cannot be pickled, such as a lock."""
+        """What an object consists of; nothing if it cannot be pickled, such as a lock.
+
+        ``object`` stands for the function that makes it, which pickle would look at closely.
+        """
         try:
             reduced = obj.__reduce_ex__(4)
+            if isinstance(reduced, str):
+                return object, ()
+            _, arguments, *others = reduced
+            state, items, pairs = (*others, None, None, None)[:3]
+            return object, tuple(arguments), state, items and iter(items), pairs and iter(pairs)
         except Exception:
             return object, ()
-        return reduced if isinstance(reduced, tuple) else (object, ())
 
 
 def check_nothing_inside(leaf: Any) -> None:
@@ -136,7 +142,7 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         path, node = queue.popleft()
         if node is tensor:
             return path
-        if id(node) in visited or isinstance(node, DATA) or known_of(type(node)).backend:
+        if id(node) in visited or issubclass(type(node), DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
         container = containers[type(node)]

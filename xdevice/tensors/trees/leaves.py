@@ -25,9 +25,10 @@ def known_leaf(leaf: Leaf) -> Known | None:
 
     `NotATensorError` for an object of another class with a tensor inside.
     """
-    if isinstance(leaf, DATA):
+    cls = type(leaf)
+    if issubclass(cls, DATA):
         return None
-    known = known_of(type(leaf))
+    known = known_of(cls)
     if known.category in ("tensor", "model", "movable"):
         return known
     if known.category is None:
@@ -65,7 +66,7 @@ def devices_of_leaf(leaf: Leaf, known: Known) -> set[Device]:
 
 
 def _own_device(leaf: Leaf) -> Device | None:
-    """What an object says by its attribute ``device``; a word may have another meaning there."""
+    """What an object says by its attribute ``device``, as a device or in a common spelling."""
     with suppress(Exception):  # it may be missing, or raise
         if is_device(leaf.device):
             device = as_device(leaf.device)

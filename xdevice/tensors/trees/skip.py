@@ -16,23 +16,30 @@ class Skip:
 
     def __init__(self, tree: Any, skip: Collection[str | int]) -> None:
         names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
-        self.names = frozenset(step for name in names for step in _steps_to(name))
+        self._steps = frozenset(step for name in names for step in _steps_to(name))
         self._parts: dict[int, tuple[Node, list[tuple[str, Any]]]] = {}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
-        ways = [(tree, path) for name in names for path in (f"{name}", f".{name}")]
-        for node, path in ways:  # the list grows meanwhile
-            for step, part in self._named_parts(node):
-                if path == step:
-                    self._places.add((id(node), step))
-                elif path.startswith(step):
-                    ways.append((part, path.removeprefix(step)))
+        for name in names:
+            self._mark(tree, f"{name}")
+            self._mark(tree, f".{name}")  # `x.y` is the attribute `.x` of the tree's root
+
+    def _mark(self, node: Node, path: str) -> None:
+        """Note for each container on the path what is left of it: at the last, that is a step."""
+        self._places.add((id(node), path))
+        for step, part in self._named_parts(node):
+            if path.startswith(step):
+                self._mark(part, path.removeprefix(step))
+
+    def leaves_out(self, node: Node, step: str) -> bool:
+        """Whether a part, or a static field, of the container is left out: ``.x``, ``[0]``."""
+        return step in self._steps or (id(node), step) in self._places
 
     def without(self, node: Node) -> Opened:
         """How the container is opened without what is skipped."""
         parts: Parts = []
         skipped: dict[int, Any] = {}
         for i, (step, part) in enumerate(self._named_parts(node)):
-            if step in self.names or (id(node), step) in self._places:
+            if self.leaves_out(node, step):
                 skipped[i] = part
             else:
                 parts.append(part)

@@ -45,7 +45,7 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str | int] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
+        self._opened: dict[int, Opened] = {}  # by id, outer containers first
         skipped = None if skip == () else Skip(tree, skip)
         with_static_parts: list[Node] = []
         appears_again = False
@@ -81,17 +81,16 @@ class FlatTree:
                 opened[id(node)] = opening
                 nodes += parts
         if appears_again or with_static_parts:
-            skipped_names = () if skipped is None else skipped.names
-            self._check(appears_again, with_static_parts, skipped_names)
+            self._check(appears_again, with_static_parts, skipped)
 
     def _check(
-        self, appears_again: bool, with_static_parts: list[Node], skip: Collection[str]
+        self, appears_again: bool, with_static_parts: list[Node], skipped: Skip | None
     ) -> None:
         if appears_again:
             self._sort()
         for node in with_static_parts:
             try:
-                check_static_parts(node, skip)
+                check_static_parts(node, skipped)
             except NotATensorError as error:
                 raise at_path(error, self.path_to(node)) from error.__cause__
 
