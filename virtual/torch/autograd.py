@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.transfers import WrappedEngine
+from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.private_names import replace_name, untyped_torch
 
 # in the engine's error if it started before the devices existed, and has no threads for them
@@ -50,13 +51,21 @@ class _OneThreadEngine(WrappedEngine):
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         self.has_started = True
+        # else the program has disabled threads, or this is a backward inside of another
+        has_threads = torch.autograd.is_multithreading_enabled()
         try:
+            if not has_threads:
+                return self._engine.run_backward(*args, **kwargs)
             with torch.autograd.set_multithreading_enabled(False):
+                runtime.in_use().has_thread_of_backward(True)
                 return self._engine.run_backward(*args, **kwargs)
         except SystemError:  # torch reports a failure without an exception
             if not hasattr(pending, "error"):
                 raise
             raise vars(pending).pop("error") from None
+        finally:
+            if has_threads:
+                runtime.in_use().has_thread_of_backward(False)
 
     def run_in_threads(self, runs: Sequence[RunBackward]) -> None:
         with torch.autograd.set_multithreading_enabled(True):

@@ -59,6 +59,9 @@ class Runtime:
     forget_memory: Callable[[], None]
     """Forget what was allocated and freed: peaks, sums, and what the allocator has cached."""
 
+    def has_thread_of_backward(self, value: bool) -> None:
+        """Whether CUDA would run the backward in threads of its own: each has workspaces."""
+
     watch: Callable[[bool], None]
     """Whether to call `copies.report_copies` before operations that may copy between devices."""
 

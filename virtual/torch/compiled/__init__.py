@@ -90,6 +90,7 @@ _FUNCTIONS = {
     "share_peaks": (None, ctypes.POINTER(_NUMBER)),
     "mark": (None, _POINTER, _INT),
     "peak_record": (_Lines, _INT),
+    "has_thread_of_backward": (None, _BOOL),
     "clear_workspaces": (None,),
     "blocks": (_Lines, _INT),
     "record_history": (None, _BOOL, _NUMBER, _BOOL, _INT, _INT, STACK_OF),

@@ -1,15 +1,15 @@
 // The threads that a program would have on CUDA. There, backward runs in a thread of its own for each device; here it
 // runs in the thread that calls it.
 #pragma once
-#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <thread>
 
 namespace xdevice {
+inline thread_local bool has_thread_of_backward = false;  // in a backward that the program lets have its own threads
+
 inline bool is_in_thread_of_backward() {
-  return torch::autograd::get_current_node() != nullptr &&
-      c10::AutogradState::get_tls_state().get_multithreading_enabled();
+  return has_thread_of_backward && torch::autograd::get_current_node() != nullptr;
 }
 
 struct Thread {

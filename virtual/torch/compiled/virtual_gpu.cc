@@ -391,6 +391,7 @@ EXPORT const char* xdevice_peak_record(int index) {
   const int64_t most = on_large_gpu[index].get_stats().reserved_bytes[0].peak;
   return (text = std::to_string(most) + ' ' + records[index].text()).c_str();
 }
+EXPORT void xdevice_has_thread_of_backward(bool value) { has_thread_of_backward = value; }
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
 // whether it begins a segment; the numbers of the stacks that allocated it and its segment; and its pool.
