@@ -8,7 +8,6 @@ is on Keras's own device. A layer computes there as well: call it inside
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import torch
@@ -71,6 +70,10 @@ def _is_keras(model: Model) -> bool:
     return keras.category(type(model), "torch") is not None
 
 
+# By class. Not functools.cache, about which PyTorch's compiler warns.
+_readers: dict[type, Callable[[Any], Iterable[torch.Tensor]] | None] = {}
+
+
 def _constants(
     modules: list[tuple[str, torch.nn.Module]],
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -80,13 +83,14 @@ def _constants(
     """
     for name, module in modules:
         cls: type = type(module)
-        constants_of = _reader_of_constants(cls)
+        if cls not in _readers:
+            _readers[cls] = _reader_of_constants(cls)
+        constants_of = _readers[cls]
         if constants_of is not None:
             for i, tensor in enumerate(constants_of(module)):
                 yield f"{name}.constant{i}".lstrip("."), tensor
 
 
-@cache
 def _reader_of_constants(cls: type) -> Callable[[Any], Iterable[torch.Tensor]] | None:
     """The function for the constants of modules of this class; ``None`` if they have none."""
     if issubclass(cls, torch.jit.ScriptModule):

@@ -16,6 +16,7 @@ from xdevice.virtual.request import ENV
 # That user may not reach the interpreter's own files here, so what is needed is imported first.
 PROGRAM = """
 import importlib, importlib.metadata, os, pkgutil, sys, torch, torch._dynamo, torch.distributed.tensor
+import torch.nested._internal.ops
 import xdevice, xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins
 for package in (xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins, xdevice.backends.kit):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -35,9 +36,8 @@ def install(site):
     """xdevice where that user may read it; the tests' own environment may be root's alone."""
     shutil.copytree(Path(xdevice.__file__).parent, site / "xdevice")
     shutil.copytree(*xdevice.backends.__path__, site / "xdevice" / "backends", dirs_exist_ok=True)
-    (points,) = (
-        file for file in distribution("xdevice-tensors").files if file.name == "entry_points.txt"
-    )
+    files = distribution("xdevice-tensors").files
+    points = next(file for file in files if file.name == "entry_points.txt")
     shutil.copytree(points.locate().parent, site / points.parent.name)
 
 

