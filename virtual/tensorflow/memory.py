@@ -35,6 +35,10 @@ def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
 
 def _live(name: str) -> int:
     """The bytes of the tensors and variables on the device."""
-    tensors = [each for each in gc.get_objects() if isinstance(each, (Eager, tf.Variable))]
+    objects = gc.get_objects()
+    types = {of for of in set(map(type, objects)) if issubclass(of, (Eager, tf.Variable))}
+    tensors = [
+        each for each in objects if type(each) in types
+    ]  # isinstance takes ten times as long
     on_device = [tensor for tensor in tensors if device_name(tensor) == name]
     return sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device)
