@@ -11,6 +11,7 @@ is this suite: ``pytest --xdevice-backend=torch --xdevice-virtual-gpus=2``.
 
 from __future__ import annotations
 
+import gc
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -134,3 +135,12 @@ def with_virtual_gpus(request):
 def outside_the_checkout(tmp_path, monkeypatch):
     """Run each test in an empty folder: in the checkout, `python -c` would import its core."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def frozen_modules():
+    """Collect garbage, and look for tensors among all objects, without walking the frameworks' modules."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

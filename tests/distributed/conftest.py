@@ -73,7 +73,9 @@ def environment():
     """The environment of a job's processes, and its mark."""
     mark = uuid.uuid4().hex
     kept = {
-        key: value for key, value in os.environ.items() if not key.startswith(("XDEVICE_", "OMP_"))
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("XDEVICE_", "OMP_NUM_"))
     }
     return {
         **kept,

@@ -35,6 +35,9 @@ def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
 
 def _live(name: str) -> int:
     """The bytes of the tensors and variables on the device."""
-    tensors = [each for each in gc.get_objects() if isinstance(each, (Eager, tf.Variable))]
+    objects = gc.get_objects()
+    types = {of for of in set(map(type, objects)) if issubclass(of, (Eager, tf.Variable))}
+    # isinstance, of each object of the process, takes ten times as long
+    tensors = [each for each in objects if type(each) in types]
     on_device = [tensor for tensor in tensors if device_name(tensor) == name]
     return sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device)
