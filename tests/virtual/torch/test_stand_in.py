@@ -183,6 +183,22 @@ def use_both():
         said = str(error).partition(" is free. ")[2].partition(" Of the")[0]
     return free, said, *(str(each.message)[:54] for each in caught)
 
+def warned(call):
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    with warnings.catch_warnings(record=True) as caught:
+        call()
+    return len(caught)
+
+for call in (
+    torch.cuda.init,
+    torch.cuda.empty_cache,
+    torch.cuda.synchronize,
+    torch.cuda.mem_get_info,
+    lambda: torch.ones(2, device="cuda:1").sum() and torch.cuda.empty_cache(),
+):
+    print(of_child(lambda: warned(call)), end=" ")
+print()
+
 print(of_child(use_both).replace(str(first), "FIRST"))
 command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
 listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST")
@@ -215,10 +231,11 @@ print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
 def test_forks_and_the_memory_of_the_machine(tmp_path):
     model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
     out, _ = run("-W", "default", "-c", FORKED, **model)
-    *of_forks, both, listed, by_nvidia_smi, on_removed_file, after = out.splitlines()
+    *of_forks, with_contexts, both, listed, by_nvidia_smi, on_removed_file, after = out.splitlines()
     assert (
         of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
     )
+    assert with_contexts == "0 0 1 1 1 "
     context, total = MODELS["t4"].context, MODELS["t4"].memory
     free = [total - (8 << 30) - 2 * context >> 20, total - (1 << 30) - context >> 20]
     said = (
