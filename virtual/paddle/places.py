@@ -1,5 +1,6 @@
 """The places of virtual GPUs that stand in: ``CUDAPlace(i)`` and ``CUDAPinnedPlace()``."""
 
+import ctypes
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -23,13 +24,14 @@ framework: Any = import_module("paddle.base.framework")
 _is_custom: Callable[[NativePlace], bool] = core.Place.is_custom_place
 _custom_type: Callable[[NativePlace], str] = core.Place.custom_device_type
 _custom_index: Callable[[NativePlace], int] = core.Place.custom_device_id
-_IS_PINNED = "_xdevice_is_pinned"  # an attribute of tensors in page-locked memory
+# dlpack.h: the offset of device.device_type, and kDLCUDAHost
+_DEVICE_TYPE, _CUDA_HOST = 8, 3
 
 
 def replace_places(number: int) -> None:
     _make_place_classes(number)
     _describe_places()
-    _report_pinned_tensors()
+    _let_copies_use_page_locked_memory()
     # printing a tensor shows this
     replace_name("paddle:Tensor._place_str", property(lambda self: str(self.place)))
 
@@ -72,19 +74,14 @@ def _make_place_classes(number: int) -> None:
                 )
             super().__init__(WORD, index)
 
-    class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
+    page_locked = _page_locked(paddle.zeros([1]).cpu()).place
+
+    class CUDAPinnedPlace(core.Place):  # type: ignore[misc]  # likewise
         """The host's memory, page-locked."""
 
-        def __repr__(self) -> str:
-            return "Place(gpu_pinned)"
-
-        __str__ = __repr__
-
-        def is_cpu_place(self) -> bool:
-            return False
-
-        def is_cuda_pinned_place(self) -> bool:
-            return True
+        def __init__(self) -> None:
+            super().__init__()
+            self.set_place(page_locked)
 
     names.replace_everywhere(f"{CORE}:CUDAPlace", CUDAPlace)
     names.replace_everywhere(f"{CORE}:CUDAPinnedPlace", CUDAPinnedPlace)
@@ -132,27 +129,18 @@ def _describe_places() -> None:
     )
 
 
-def _report_pinned_tensors() -> None:
-    """Give ``gpu_pinned`` as the place of tensors that were created there.
-
-    They are in the host's memory.
-    """
-    if not names.has("page-locked memory"):
-        return
-    native_place = names.value("paddle:Tensor.place")
-    pinned_place = names.value(f"{CORE}:CUDAPinnedPlace")
-    pinned = pinned_place()
-
-    def mark_pinned(tensor: Tensor, place: NativePlace) -> Tensor:
-        if isinstance(place, pinned_place):
-            setattr(tensor, _IS_PINNED, True)
-        return tensor
-
-    @in_place_of("paddle:Tensor._copy_to")
-    def copy_to(native: Function, self: Tensor, place: NativePlace, *blocking: bool) -> Tensor:
-        return mark_pinned(native(self, place, *blocking), place)
+def _let_copies_use_page_locked_memory() -> None:
+    """Make the copies from and to page-locked memory that a build without CUDA refuses."""
 
     native_to_tensor: Function = paddle.to_tensor
+
+    @in_place_of("paddle:Tensor._copy_to")
+    def copy_to(native: Function, self: Tensor, place: NativePlace, blocking: bool) -> Tensor:
+        if isinstance(place, core.CUDAPinnedPlace):
+            return _page_locked(native(self, core.CPUPlace(), True))
+        if self.place.is_cuda_pinned_place():
+            return native_to_tensor(self.numpy(), place=place)
+        return native(self, place, blocking)
 
     @wraps(native_to_tensor)
     def to_tensor(
@@ -161,10 +149,21 @@ def _report_pinned_tensors() -> None:
         place: NativePlace = None,
         stop_gradient: bool = True,
     ) -> Tensor:
-        return mark_pinned(native_to_tensor(data, dtype, place, stop_gradient), place)
+        if isinstance(place, core.CUDAPinnedPlace):
+            return native_to_tensor(data, dtype, core.CPUPlace(), stop_gradient).pin_memory()
+        return native_to_tensor(data, dtype, place, stop_gradient)
 
-    def place_of(self: Tensor) -> NativePlace:
-        return pinned if hasattr(self, _IS_PINNED) else native_place.__get__(self)
-
-    replace_name("paddle:Tensor.place", property(place_of))
     names.replace_everywhere("paddle.tensor.creation:to_tensor", to_tensor)
+
+
+def _page_locked(tensor: Tensor) -> Tensor:
+    """The memory of a tensor on the CPU as a page-locked tensor.
+
+    A build without CUDA makes such tensors for DLPack alone.
+    """
+    capsule = paddle.utils.dlpack.to_dlpack(tensor)
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    device_type = address(capsule, b"dltensor") + _DEVICE_TYPE
+    ctypes.c_int32.from_address(device_type).value = _CUDA_HOST
+    return paddle.utils.dlpack.from_dlpack(capsule)

@@ -56,7 +56,8 @@ def error_in_message(message: dict[str, Any]) -> DistributedError:
 
 
 def as_text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+    name, message = type(error).__name__, str(error)  # an interrupt has no message
+    return f"{name}: {message}"[:_LONGEST_ERROR] if message else name
 
 
 def exit_after_failed_rank(launcher: str) -> NoReturn:

@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+from xdevice.distributed.failures import as_text
+
 PLAYS = """
 import os, signal, sys, time
 from threading import Timer
@@ -279,3 +281,8 @@ def test_a_dead_launcher_ends_the_job(play):
         endless()
     """)
     assert done.status == -9  # and no process is left
+
+
+def test_an_error_without_a_message_is_told_by_its_name():
+    assert as_text(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert as_text(ValueError("v")) == "ValueError: v"

@@ -97,9 +97,20 @@ def test_page_locked_tensors_say_that_they_are(program):
         made = [pinned, x.cpu().pin_memory(), paddle.to_tensor([1.0, 1.0], place=place), x._copy_to(place, True)]
         print({str(each.place) for each in made}, "gpu_pinned" in str(pinned), xdevice.device_of(pinned))
         print(pinned.cuda(1).place, pinned.cpu().place, (pinned.cuda() + 1).place, [each.tolist() for each in made])
+        # an operation is computed on the current GPU, and its operand stays there
+        results = [pinned.detach() + x.cpu(), made[1].sum(), paddle.zeros_like(x.pin_memory()), paddle.concat(made[2:])]
+        print({str(each.place) for each in [*results, *made]}, [each.tolist() for each in results])
+        paddle.set_device("gpu:1")
+        x = x.cpu()
+        with xdevice.watch_transfers() as report:
+            print(x.pin_memory().reshape([2, 1]).place)
+        print(report.copies, report.nbytes)
         """) == [
-        "{'Place(gpu_pinned)'} True cpu:0",
+        "{'Place(gpu_pinned)'} True gpu_pinned:0",
         "Place(gpu:1) Place(cpu) Place(gpu:0) [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]",
+        "{'Place(gpu:0)'} [[2.0, 2.0], 2.0, [0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]",
+        "Place(gpu:1)",
+        "1 8",
     ]
 
 

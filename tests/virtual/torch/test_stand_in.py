@@ -132,7 +132,7 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
 
 
 FORKED = """
-import os, subprocess, torch, warnings
+import fcntl, glob, itertools, os, subprocess, time, torch, warnings
 
 def of_child(function):
     reader, writer = os.pipe()
@@ -183,11 +183,44 @@ def use_both():
         said = str(error).partition(" is free. ")[2].partition(" Of the")[0]
     return free, said, *(str(each.message)[:54] for each in caught)
 
+def warned(call):
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    with warnings.catch_warnings(record=True) as caught:
+        call()
+    return len(caught)
+
+for call in (
+    torch.cuda.init,
+    torch.cuda.empty_cache,
+    torch.cuda.synchronize,
+    torch.cuda.mem_get_info,
+    lambda: torch.ones(2, device="cuda:1").sum() and torch.cuda.empty_cache(),
+):
+    print(of_child(lambda: warned(call)), end=" ")
+print()
+
 print(of_child(use_both).replace(str(first), "FIRST"))
 command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
 listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST")
 print(*listed.split())
 print(*subprocess.run(command, capture_output=True, text=True).stdout.split())
+
+[machine] = glob.glob(os.environ["XDEVICE_VIRTUAL_MACHINE"] + "-*")
+with open(machine) as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    joining = os.fork()
+    if not joining:
+        file.close()
+        os.write(ready[1], b".")
+        torch.cuda.mem_get_info(0)
+        os._exit(not os.path.exists(machine))
+    os.read(ready[0], 1)
+    while not any(map(os.path.samefile, glob.glob(f"/proc/{joining}/fd/*"), itertools.repeat(machine))):
+        time.sleep(0.01)
+    os.rename(machine, machine + ".removed")
+print(os.waitpid(joining, 0)[1])
+os.rename(machine + ".removed", machine)
+
 os.close(stay[1])
 os.wait()
 print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
@@ -198,20 +231,24 @@ print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
 def test_forks_and_the_memory_of_the_machine(tmp_path):
     model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
     out, _ = run("-W", "default", "-c", FORKED, **model)
-    *of_forks, both, listed, by_nvidia_smi, after = out.splitlines()
+    *of_forks, with_contexts, both, listed, by_nvidia_smi, on_removed_file, after = out.splitlines()
     assert (
         of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
     )
+    assert with_contexts == "0 0 1 1 1 "
     context, total = MODELS["t4"].context, MODELS["t4"].memory
     free = [total - (8 << 30) - 2 * context >> 20, total - (1 << 30) - context >> 20]
     said = (
-        "Process FIRST has 8.14 GiB memory in use. "
-        "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
+        "Process FIRST has 8.18 GiB memory in use. "
+        f"Including non-PyTorch memory, this process has {context / 2**20:.2f} MiB memory in use."
     )
     assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
-    assert listed == "GPU:0 process FIRST uses 8330.984 MB GPU memory"
-    assert by_nvidia_smi == "8330 MiB 0 MiB"
+    assert listed == "GPU:0 process FIRST uses 8379.500 MB GPU memory"
+    assert by_nvidia_smi == "8379 MiB 0 MiB"
     assert int(after) == total - context >> 20, "those that have ended have nothing"
+    assert on_removed_file == "0", (
+        "a process joins the others, even if the file is removed meanwhile"
+    )
 
 
 STARTED = """

@@ -62,6 +62,7 @@ _FUNCTIONS = {
     "use": (None, _BOOL),
     "count_gpus": (None,),
     "is_counted": (_BOOL,),
+    "make_context": (None, _INT),
     "observe_first_use": (None, FIRST_USE),
     "new_stream": (_NUMBER, _INT, _INT),
     "handle_of_stream": (_NUMBER, _INT, _NUMBER),

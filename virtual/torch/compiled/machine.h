@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #endif
 
@@ -40,17 +41,25 @@ struct Lock {
   ~Lock() { flock(file, LOCK_UN); }
 };
 
+// Whether the path still names the file: another process may have removed it between our opening and our locking it.
+inline bool is_there() {
+  struct stat opened, named;
+  return fstat(file, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+}
+
 // The row of this process, which is made when it first uses a GPU; a null pointer if there is no file.
 inline Row* row() {
   if (ours || path.empty()) return ours;
   constexpr size_t SIZE = sizeof(Row) * MOST_PROCESSES;
   file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  void* mapped = file >= 0 && ftruncate(file, SIZE) == 0
+  if (file < 0) return path.clear(), nullptr;
+  Lock lock;
+  if (!is_there()) return close(file), row();  // which unlocks it
+  void* mapped = ftruncate(file, SIZE) == 0
       ? mmap(nullptr, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
       : MAP_FAILED;
   if (mapped == MAP_FAILED) return path.clear(), nullptr;
   rows = static_cast<Row*>(mapped);
-  Lock lock;
   for (Row* each = rows; each != rows + MOST_PROCESSES && !ours; ++each)
     if (!is_alive(each->process)) ours = each;
   if (!ours) return path.clear(), nullptr;

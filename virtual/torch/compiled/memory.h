@@ -85,7 +85,12 @@ struct Memory final : c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(PoolId id) override {
     int64_t stack = recording.stack(Recording::Context::ALL);
-    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack), on_large_gpu[i].empty_cache(id);
+    for (DeviceIndex i = 0; i < count; ++i) {
+      int64_t before = reserved(i);
+      accounting[i].empty_cache(id, stack), on_large_gpu[i].empty_cache(id);
+      // CUDA's allocator frees the memory of another GPU in the context of the current one (pytorch/pytorch#25752)
+      if (reserved(i) != before) make_context(current);
+    }
   }
   void recordStream(const DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override { return accounting[i].get_stats(); }

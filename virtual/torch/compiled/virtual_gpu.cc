@@ -328,6 +328,7 @@ EXPORT void xdevice_use(bool value) {
 }
 EXPORT void xdevice_count_gpus() { counted = true; }
 EXPORT bool xdevice_is_counted() { return used || counted; }
+EXPORT void xdevice_make_context(int index) { make_context(index); }
 EXPORT void xdevice_observe_first_use(OnFirstUse function) { on_first_use = function; }
 EXPORT int64_t xdevice_new_stream(int index, int priority) { return pooled_stream(index, priority); }
 EXPORT int64_t xdevice_handle_of_stream(int index, int64_t stream) { return handle_of(index, stream); }

@@ -28,7 +28,7 @@ from xdevice.virtual.torch.private_names import (
 )
 from xdevice.virtual.torch.runtime import exchange, in_use
 
-_synchronize = names.value("torch._C:_accelerator_synchronizeDevice")
+_complete = names.value("torch._C:_accelerator_synchronizeDevice")
 
 
 def _zero(*args: Any) -> int:
@@ -130,7 +130,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "isCurrentStreamCapturing": lambda: False,
         "getDeviceCount": _count_gpus,
         "init": _init,
-        "synchronize": lambda: _synchronize(virtual.current()),
+        "synchronize": _synchronize,
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
@@ -217,6 +217,11 @@ def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
         replace_name(f"torch.cuda:{name}", value)
 
 
+def _synchronize() -> None:
+    compiled().make_context(compiled().current())  # PyTorch does nothing before the first tensor
+    _complete(compiled().current())
+
+
 def _cuda_runtime() -> SimpleNamespace:
     """The functions of CUDA's runtime that ``torch.cuda.cudart()`` provides."""
     return SimpleNamespace(
@@ -225,7 +230,7 @@ def _cuda_runtime() -> SimpleNamespace:
         cudaMemGetInfo=memory_functions.free_and_total,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-        cudaDeviceSynchronize=lambda: _synchronize(in_use().current()) or 0,
+        cudaDeviceSynchronize=lambda: _synchronize() or 0,
         cudaProfilerStart=_zero,
         cudaProfilerStop=_zero,
     )

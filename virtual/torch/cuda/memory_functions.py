@@ -22,7 +22,8 @@ _reset_accumulated = names.value("torch._C:_accelerator_resetAccumulatedStats")
 
 def free_and_total(index: int) -> tuple[int, int]:
     """Free and total bytes; where the host's memory is unknown, those of the capacity."""
-    free, total = runtime.memory_info(runtime.existing(index))
+    compiled().make_context(runtime.existing(index))
+    free, total = runtime.memory_info(index)
     capacity = in_use().capacity
     if free is None:
         free = capacity - compiled().reserved(index)
