@@ -25,6 +25,7 @@ def namespace() -> Mapping[str, object]:
     for name, value in vars(jnp).items():
         if isinstance(value, jnp.ufunc):
             contents[name] = elementwise(value, name)
+    contents |= {"all": _of_truth(jnp.all), "any": _of_truth(jnp.any)}
     return _all_beside(contents) | {"astype": _astype, "can_cast": _can_cast}
 
 
@@ -54,6 +55,17 @@ def _beside(function: Function) -> Function:
         if getattr(args[0], "_committed", False) and len(args[0].sharding.device_set) == 1:
             return jax.tree.map(partial(_moved, args[0].sharding), result)
         return result
+
+    return call
+
+
+def _of_truth(reduce: Function) -> Function:
+    """`jnp.any` or `jnp.all`, which take the truth of a complex number's real part (JAX 0.10.2)."""
+
+    @wraps(reduce)
+    def call(x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        truth = x != 0 if jnp.iscomplexobj(x) else x
+        return reduce(truth, *args, **kwargs)
 
     return call
 

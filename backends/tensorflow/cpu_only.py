@@ -10,7 +10,6 @@ host's memory, as most for 32-bit integers do, count as kernels for GPUs.
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -87,10 +86,13 @@ def _inputs(operation: str) -> _Inputs:
 
 
 def _dtype(values: Sequence[Argument]) -> tf.DType | None:
-    """The dtype of the first tensor or array; of the first value if none has a dtype."""
-    lists = [value if type(value) in (list, tuple) else [value] for value in values]
-    for element in chain.from_iterable(lists):
+    """The dtype of the first tensor or array; of the numbers if none has a dtype.
+
+    A list may have lists of other lengths: it is many operands, as those of `tf.concat`.
+    """
+    elements = tf.nest.flatten(list(values))
+    for element in elements:
         dtype = getattr(element, "dtype", None)
         if dtype is not None:
             return tf.as_dtype(dtype)
-    return tf.convert_to_tensor(values[0]).dtype if values else None
+    return tf.convert_to_tensor(elements).dtype if values else None

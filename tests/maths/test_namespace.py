@@ -313,6 +313,14 @@ def test_lists_of_several_kinds_of_numbers_become_the_highest_kind(backend):
         assert xp.full((2,), 1j).dtype == xp.asarray(1j).dtype
 
 
+def test_an_imaginary_number_is_true(backend):
+    xp = namespace()
+    if "complex64" in dir(xp):
+        x = xp.asarray([1j])
+        assert bool(xp.any(x))
+        assert bool(xp.all(x, axis=0))
+
+
 def test_hypot_of_long_sides_is_finite(backend):
     xp = xdevice.namespace()
     found = xp.hypot(xp.asarray([3.0, 1e30], dtype="float32"), 2**70)

@@ -127,6 +127,11 @@ def _describe_places() -> None:
             "Place.gpu_device_id": gpu_device_id,
         }
     )
+    # `paddle.lerp` chooses by it the dtype that CUDA's kernel takes, and not the CPU's
+    is_cuda = answer_by_caller(
+        lambda tensor: tensor.place.is_gpu_place(), for_paddle=lambda _: False
+    )
+    replace_name("paddle:Tensor.is_cuda", property(is_cuda))
 
 
 def _let_copies_use_page_locked_memory() -> None:

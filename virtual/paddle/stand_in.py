@@ -94,6 +94,10 @@ def _report_cuda_build() -> None:
     answer = answer_by_caller(get_all_custom_device_type, for_paddle=native_types)
     names.replace_everywhere(f"{CORE}:get_all_custom_device_type", answer)
 
+    @in_place_of(f"{CORE}:get_available_custom_device")
+    def get_available_custom_device(native: Function) -> list[str]:
+        return [device for device in native() if device.partition(":")[0] != WORD]
+
 
 def _add_device_functions(number: int) -> None:
     """Add the functions of a build with CUDA that count and choose devices, and wait for them."""

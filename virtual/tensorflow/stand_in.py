@@ -86,6 +86,14 @@ def _start_threads_on_gpu() -> None:
     threading.Thread._bootstrap_inner = run_thread_on_gpu  # type: ignore[attr-defined]
 
 
+@_replacements("tensorflow.python.ops.script_ops:FuncRegistry.__call__")
+def _call_python(native: Function, self: object, *args: object) -> Any:
+    """The function of a `tf.py_function`, which the runtime may call in a thread of its own."""
+    if not runtime().device_name:
+        _use_gpu_by_default(runtime())
+    return native(self, *args)
+
+
 @_replacements("tensorflow.python.eager.context:Context._initialize_physical_devices")
 def _find_physical_devices(native: Function, self: Context, reinitialize: bool = False) -> None:
     if reinitialize or self._physical_devices is None:

@@ -360,9 +360,11 @@ def _unused_gpus() -> str:
     tensors = [obj for obj in gc.get_objects() if _is_on_host(obj, owners)]
     nbytes = sum(getattr(tensor, "nbytes", 0) for tensor in tensors)
     noun = "tensor" if len(tensors) == 1 else "tensors"
+    # Python's garbage collector does not know PaddlePaddle's tensors that are no parameters
+    known = f", where it has {len(tensors)} {noun}, {size(nbytes)}, now" if tensors else ""
     return (
-        f"no tensor was ever on a GPU: the program computed on the CPU, where it has "
-        f"{len(tensors)} {noun}, {size(nbytes)}, now; move the model and its inputs to a GPU"
+        f"no tensor was ever on a GPU: the program computed on the CPU{known}; "
+        "move the model and its inputs to a GPU"
     )
 
 

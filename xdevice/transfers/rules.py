@@ -32,7 +32,10 @@ RULES: dict[str, Callable[[Facts], object]] = {
     ),
     "made-by-numpy": lambda line: line.is_sent and line.repeats and line.factory and line.is_numpys,
     "made-on-the-host": lambda line: (
-        (line.is_sent or line.is_across) and line.is_made_here and not line.is_numpys
+        (line.is_sent or line.is_across)
+        and line.is_made_here
+        and not line.is_numpys
+        and not line.is_number  # a factory on the GPU is sent one: JAX's zeros
     ),
     "same-values-again": lambda line: line.is_sent and line.is_same and not line.is_rare,
     "moved-in-the-loop": lambda line: (

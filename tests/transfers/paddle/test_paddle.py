@@ -35,3 +35,13 @@ def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
 @pytest.mark.weekly
 def test_the_tests_that_the_page_shows_pass(check_page):
     check_page("paddle")
+
+
+@pytest.mark.weekly
+def test_a_gpu_that_never_had_a_tensor_is_named_without_a_false_number(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import paddle\npaddle.set_device('cpu')\nx = paddle.ones([3])\n", encoding="utf-8"
+    )
+    command = sys.executable, "-m", "xdevice", "watch", "--gpus", "1", "program.py"
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert "on a GPU: the program computed on the CPU; move the model" in done.stderr

@@ -45,6 +45,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         x = paddle.to_tensor([1.0, 2.0], place=paddle.CUDAPlace(1))
         print(x.place, (x + x).place, x.cpu().place, x.cuda(0).place, x.place.is_gpu_place(), x.place.gpu_device_id())
         print(x, paddle.ones([2]).place, paddle.device.get_available_device())
+        y = x.cuda(0)
+        print(paddle.lerp(y, y, 0.5).place, y.is_cuda, x.cpu().is_cuda, paddle.device.get_available_custom_device())
         paddle.device.set_device("gpu:1")
         allocated = cuda.memory_allocated(1)
         print(paddle.rand([2]).place, paddle.get_device(), cuda.get_device_name(0), allocated)
@@ -77,6 +79,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "Place(gpu:1) Place(gpu:1) Place(cpu) Place(gpu:0) True 1",
         "Tensor(shape=[2], dtype=float32, place=Place(gpu:1), stop_gradient=True,",
         "       [1., 2.]) Place(gpu:0) ['cpu', 'gpu:0', 'gpu:1']",
+        "Place(gpu:0) True False []",
         "Place(gpu:1) gpu:1 NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU) 256",
         "True",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",

@@ -19,20 +19,17 @@ APART = """
     File LMDB Record Deadline Sleep WithDefault GraphDef Unbatch Microfrontend TensorArray Session DeepCopy
 """
 NOT_IN_PART = "Const", "Enter", "Exit", "Merge", "PreventGradient"  # of graphs, and of control flow
-ON_THE_HOST = (
-    "Dataset",
-    "Table",
-)  # whose handles are on the CPU with them; iterators and look-ups follow
+# whose handles are on the CPU with them; iterators and look-ups follow
+PIPELINES = "Dataset", "SeedGenerator", "MemoryCache"
+ON_THE_HOST = (*PIPELINES, "Table")
 HANDLES = tf.resource.as_datatype_enum, tf.variant.as_datatype_enum
 
 
 def takes_plain_tensors(name):
     definition = op_def_registry.get(name)
-    if (
-        definition is None
-        or not definition.output_arg
-        or any(word in name for word in APART.split())
-    ):
+    if definition is None or not definition.output_arg:
+        return False
+    if any(word in name for word in APART.split()) and not any(word in name for word in PIPELINES):
         return False
     arguments, handles = [*definition.input_arg, *definition.output_arg], HANDLES
     if any(word in name for word in ON_THE_HOST):

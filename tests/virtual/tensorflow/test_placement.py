@@ -73,7 +73,7 @@ INTEGERS = """
     show(tf.matmul(i, i), tf.argmax(i), tf.sqrt(z), tf.cumsum(tf.cast(f, "int16")), tf.split(i, 2)[0], tf.square(z))
     show(tf.raw_ops.MatMul(a=[[1]], b=[[2]]), tf.argmax(f, output_type="int16"), tf.concat([s, s], 0))
     show(tf.Variable(1), tf.Variable(["a"]))
-    show(tf.matmul(f, f), i + i, tf.argmax(f), tf.cumsum(f), tf.concat([i, i], 0), z * z)
+    show(tf.matmul(f, f), i + i, tf.argmax(f), tf.cumsum(f), tf.concat([[1], [2, 3]], 0), z * z)
     show(tf.Variable([1, 2], dtype="int64"), tf.Variable(1.))
     show(tf.raw_ops.MatMul(a=[[1.]], b=np.ones((1, 1), "float32")), tf.reduce_sum(i), tf.reduce_mean(f))
     steps = tf.Variable(1)
@@ -154,6 +154,10 @@ def test_data_sets_and_tables_are_on_the_cpu_and_go_to_a_gpu_when_asked(program)
         batches = tf.data.Dataset.range(4).map(lambda x: 2.0 * tf.cast(x, "float32")).batch(2)
         print(*(x.device[-5:] for x in batches), *((x + 1).device[-5:] for x in batches))
         print(*(x.device[-5:] for x in batches.apply(tf.data.experimental.prefetch_to_device("/gpu:1"))))
+        data = tf.data.Dataset.range(1)
+        last = data.map(lambda i: i), data.shuffle(2), data.cache(), data.prefetch(1)
+        print(*(i.device[-5:] for steps in last for i in steps))
+        list(data.map(lambda i: tf.py_function(lambda j: print(tf.ones(1).device[-5:]) or j, [i], tf.int64)))
         names = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1.0, 2.0])
         table = tf.lookup.StaticHashTable(names, 0.0)
         b, find = tf.constant(["b"]), tf.function(table.lookup)
@@ -164,6 +168,8 @@ def test_data_sets_and_tables_are_on_the_cpu_and_go_to_a_gpu_when_asked(program)
     """) == [
         "CPU:0 CPU:0 GPU:0 GPU:0",
         "GPU:1 GPU:1",
+        "CPU:0 CPU:0 CPU:0 CPU:0",
+        "GPU:0",  # in a thread of the runtime
         "CPU:0 [2.]",
         "GPU:0 [[0.0, 2.0]] GPU:1 [[4.0, 6.0]]",
     ]
