@@ -371,6 +371,21 @@ def test_what_values_decide_is_not_told_without_computing(fits):
 
 
 @pytest.mark.weekly
+def test_what_sparse_gradients_hold_is_not_told_without_computing(fits):
+    text = """
+        import torch
+        words = torch.nn.Embedding(10_000, 64, sparse=True).cuda()
+        optimizer = torch.optim.SparseAdam(words.parameters())
+        words(torch.zeros(10_000, dtype=torch.int64, device="cuda")).sum().backward()
+        optimizer.step()
+    """
+    status, _, report = fits(text, "8GiB")
+    assert status == 3
+    line = line_of(text, "optimizer.step()")
+    assert f"program.py:{line} needs the values for aten::sparse_mask" in report["reason"]
+
+
+@pytest.mark.weekly
 def test_an_integer_that_decides_on_a_size_is_not_told_without_computing(fits):
     text = """
         import torch
