@@ -253,17 +253,23 @@ def test_memory_that_manual_updates_use_is_told_apart_too(fits):
 
 
 @pytest.mark.weekly
-def test_depthwise_convolutions_make_the_range_wider(fits):
+def test_depthwise_and_pointwise_convolutions_make_the_range_wider(fits):
     text = """
+        import sys
         import torch
         net = torch.nn.Conv2d(3, 3, 3, groups=3).cuda()
+        if len(sys.argv) > 1:
+            net = torch.nn.Sequential(net, torch.nn.Conv2d(3, 1, 1)).cuda()
+        kept = torch.zeros(1 << 30, device="cuda")
         net(torch.zeros(8, 3, 512, 512, device="cuda")).sum().backward()
     """
     *_, report = fits(text, "8GiB")
+    assert report["gpus"][0]["range"][0]["words"] == "kernels' temporary memory of convolutions"
+    *_, report = fits(text, "8GiB", args=["pointwise"])
     reserved = report["gpus"][0]["reserved"]
     kernels, context = report["gpus"][0]["range"]
-    assert kernels["most"] == int(reserved * KERNELS["depthwise convolutions"].most)
-    assert "depthwise convolutions" in kernels["words"]
+    assert kernels["most"] == int(reserved * KERNELS["depthwise and pointwise convolutions"].most)
+    assert "depthwise and pointwise convolutions" in kernels["words"]
     assert (context["least"], context["most"]) == CONTEXT
 
 
