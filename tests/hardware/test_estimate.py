@@ -33,3 +33,17 @@ def test_processes_that_ran_at_the_same_time_are_added(second, times):
     assert alone > GIB
     assert most(process(1, 1.0, 3.0), process(2, *second)) == [times * alone]
     assert most(process(1, 1.0, 3.0), process(2, *second, index=1)) == [alone, alone]
+
+
+@pytest.mark.parametrize(
+    ("steps", "reads", "answer"),
+    [(1, 1, "cannot be told"), (2, 1, "fits"), (1, 0, "fits"), (None, 1, "fits")],
+    ids=["a loop may have ended early", "two steps", "nothing was read", "no optimizer"],
+)
+def test_a_number_that_was_not_computed_may_end_a_training_early(steps, reads, answer):
+    peak = PeakMemory(Device("gpu", 0), GIB, GIB, "", 0, "", ())
+    use = MemoryUse((peak,), steps, reads=(("/home/train.py", 9, False),) * reads)
+    record = Record(1, 0, "train.py", 0.0, False, (0,), ended=1.0, uses=(("torch", use),))
+    found = estimate(100 * GIB, [record], Ended("ended", is_complete=True))
+    assert found.answer == answer
+    assert not found.reason or found.reason.startswith("train.py:9 reads a number")

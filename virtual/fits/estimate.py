@@ -9,6 +9,7 @@ the need is a range, and there are three answers.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -30,8 +31,8 @@ class Kernels(NamedTuple):
 
 KERNELS = {
     "": Kernels(-0.03, 0.055, "as in 15 recordings"),
-    "convolutions": Kernels(-0.06, 0.055, "as in 5 recordings"),
-    "depthwise convolutions": Kernels(-0.06, 0.22, "as in 8 recordings"),
+    "convolutions": Kernels(-0.06, 0.055, "as in 8 recordings"),
+    "depthwise and pointwise convolutions": Kernels(-0.06, 0.22, "as in 5 recordings"),
     "recurrent layers": Kernels(-0.6, 0.2, "an assumption"),
     "functions that torch.compile compiles": Kernels(-0.06, 0.2, "an assumption"),
 }
@@ -190,6 +191,12 @@ def _doubts(
     for use in uses:
         if use.undecided:
             yield f"{use.undecided}, not known without computing; add --compute"
+        if use.reads and use.steps is not None and use.steps < STEPS:
+            file, line, _ = use.reads[-1]
+            yield (
+                f"{os.path.basename(file)}:{line} reads a number that was not computed, which may decide "
+                f"that an optimizer made {use.steps} of {STEPS} steps; let it make {STEPS}, or add --compute"
+            )
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"

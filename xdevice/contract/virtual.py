@@ -69,7 +69,7 @@ class MemoryUse(NamedTuple):
     """What a program did with the memory of its GPUs."""
 
     peaks: tuple[PeakMemory, ...]
-    steps: int | None  # of its optimizers; ``None`` where they are not counted
+    steps: int | None  # of its optimizers; ``None`` without any, and where they are not counted
     float32_weights: int = 0  # bytes
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for

@@ -253,17 +253,23 @@ def test_memory_that_manual_updates_use_is_told_apart_too(fits):
 
 
 @pytest.mark.weekly
-def test_depthwise_convolutions_make_the_range_wider(fits):
+def test_depthwise_and_pointwise_convolutions_make_the_range_wider(fits):
     text = """
+        import sys
         import torch
         net = torch.nn.Conv2d(3, 3, 3, groups=3).cuda()
+        if len(sys.argv) > 1:
+            net = torch.nn.Sequential(net, torch.nn.Conv2d(3, 1, 1)).cuda()
+        kept = torch.zeros(1 << 30, device="cuda")
         net(torch.zeros(8, 3, 512, 512, device="cuda")).sum().backward()
     """
     *_, report = fits(text, "8GiB")
+    assert report["gpus"][0]["range"][0]["words"] == "kernels' temporary memory of convolutions"
+    *_, report = fits(text, "8GiB", args=["pointwise"])
     reserved = report["gpus"][0]["reserved"]
     kernels, context = report["gpus"][0]["range"]
-    assert kernels["most"] == int(reserved * KERNELS["depthwise convolutions"].most)
-    assert "depthwise convolutions" in kernels["words"]
+    assert kernels["most"] == int(reserved * KERNELS["depthwise and pointwise convolutions"].most)
+    assert "depthwise and pointwise convolutions" in kernels["words"]
     assert (context["least"], context["most"]) == CONTEXT
 
 
@@ -368,6 +374,21 @@ def test_what_values_decide_is_not_told_without_computing(fits):
     assert "add --compute" in report["reason"]
     read = line_of(DECISION, "print(len")
     assert any(f"program.py:{read}" in each for each in report["not_counted"])
+
+
+@pytest.mark.weekly
+def test_what_sparse_gradients_hold_is_not_told_without_computing(fits):
+    text = """
+        import torch
+        words = torch.nn.Embedding(10_000, 64, sparse=True).cuda()
+        optimizer = torch.optim.SparseAdam(words.parameters())
+        words(torch.zeros(10_000, dtype=torch.int64, device="cuda")).sum().backward()
+        optimizer.step()
+    """
+    status, _, report = fits(text, "8GiB")
+    assert status == 3
+    line = line_of(text, "optimizer.step()")
+    assert f"program.py:{line} needs the values for aten::sparse_mask" in report["reason"]
 
 
 @pytest.mark.weekly

@@ -6,12 +6,14 @@
 namespace xdevice::temporaries {
 // Sorting: CUB sorts copies of keys and of 64-bit indices. Indices: those of tensors are sorted in the same way.
 // Transforms: cuFFT's documentation gives 8 times the elements as the worst case. Linear algebra: an assumption.
+// Convolutions: cuDNN's kernels for tensor cores read and write copies in the order NHWC.
 inline int64_t factor(Plan::Temporary kind) {
   switch (kind) {
     case Plan::SORTING: return 2;
     case Plan::INDICES: return 4;
     case Plan::TRANSFORMS: return 8;
     case Plan::LINEAR_ALGEBRA: return 3;
+    case Plan::CONVOLUTIONS: return 1;
     default: return 0;
   }
 }

@@ -22,8 +22,9 @@ void for_each_tensor(const IValue& v, F call) {
 
 template <class F>
 void for_each_storage(const Tensor& t, F call) {
-  if (t.layout() == kSparse) {
-    for (const Tensor& part : {t._indices(), t._values()}) call(*part.storage().unsafeGetStorageImpl());
+  if (t.layout() == kSparse) {  // by its own fields: its methods are operations, which would ask here again
+    auto* impl = coo(t.unsafeGetTensorImpl());
+    for (const Tensor& part : {impl->indices(), impl->values()}) call(*part.storage().unsafeGetStorageImpl());
   } else if (is_sparse(t)) {
     auto* impl = compressed(t.unsafeGetTensorImpl());
     for (const Tensor& part : {impl->compressed_indices(), impl->plain_indices(), impl->values()})
@@ -100,6 +101,14 @@ inline void check_size(const c10::OperatorHandle& op, const IValue& result) {
   if (made && !made->numel()) read(op, true);
 }
 
+// Sparse tensors have no shapes for meta: how many elements a result stores depends on indices.
+inline bool has_sparse(const Plan& plan, const IValue* arguments) {
+  bool any = false;
+  for (int i = 0; i < plan.arguments; ++i)
+    for_each_tensor(arguments[i], [&](const Tensor& t) { any |= is_sparse(t); });
+  return any;
+}
+
 // Where the shape or the Python value of a result depends on values. Returns whether the operation is done.
 inline bool read_values(const c10::OperatorHandle& op, const Plan& plan, Stack* stack, IValue* arguments) {
   if (plan.reads == Plan::NUMBER) {
@@ -110,7 +119,7 @@ inline bool read_values(const c10::OperatorHandle& op, const Plan& plan, Stack* 
     return true;
   }
   if (plan.indices >= 0 && op.schema().name() == "aten::index") count_masks(op, arguments[plan.indices]);
-  else if (plan.reads == Plan::SHAPE) read(op, true);
+  else if (plan.reads == Plan::SHAPE || has_sparse(plan, arguments)) read(op, true);
   return false;
 }
 

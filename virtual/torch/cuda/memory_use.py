@@ -87,6 +87,7 @@ class _Recorder:
         self.uses_autocast = False
         self.host_shortage = ""
         self.kernels: set[str] = set()
+        self._has_depthwise = self._has_pointwise = False  # modules of these convolutions
         # The lines that read values that were not computed, in order.
         self.reads: dict[tuple[str, int, bool], None] = {}
         self.undecided = ""
@@ -117,6 +118,8 @@ class _Recorder:
         self._mark_weights()
         lines = list(self._lines)
         peaks = [self._peak(index, lines) for index in range(compiled().visible())]
+        if self._has_depthwise and self._has_pointwise:
+            self.kernels.add("depthwise and pointwise convolutions")
         if compile.use.anything:
             self.kernels.add("functions that torch.compile compiles")
         return MemoryUse(
@@ -132,17 +135,17 @@ class _Recorder:
             undecided=self.undecided,
         )
 
-    def _fewest_steps(self) -> int:
+    def _fewest_steps(self) -> int | None:
         """The steps of the optimizer that has made the fewest, of those that still exist.
 
-        The state of one that has made none is not allocated yet.
+        The state of one that has made none is not allocated yet. ``None``: there was no optimizer.
         """
         kept = self._steps_at_stop
         if kept is not None:
             return kept
         optimizers = [each for each in gc.get_objects() if issubclass(type(each), _Optimizer)]
         steps = [self.steps.get(id(each), 0) for each in optimizers if _is_on_gpu(each)]
-        return min(steps or self.steps.values(), default=0)
+        return min(steps or self.steps.values(), default=None)
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
@@ -275,8 +278,9 @@ class _Recorder:
             if isinstance(module, _RECURRENT):
                 self.kernels.add("recurrent layers")
             if isinstance(module, _CONVOLUTION):
-                is_depthwise = module.groups == module.in_channels > 1
-                self.kernels.add("depthwise convolutions" if is_depthwise else "convolutions")
+                self.kernels.add("convolutions")
+                self._has_depthwise |= module.groups == module.in_channels > 1
+                self._has_pointwise |= max(module.kernel_size) == module.groups == 1
             for tensor in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
