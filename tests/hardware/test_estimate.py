@@ -36,14 +36,23 @@ def test_processes_that_ran_at_the_same_time_are_added(second, times):
 
 
 @pytest.mark.parametrize(
-    ("steps", "reads", "answer"),
-    [(1, 1, "cannot be told"), (2, 1, "fits"), (1, 0, "fits"), (None, 1, "fits")],
-    ids=["a loop may have ended early", "two steps", "nothing was read", "no optimizer"],
+    ("steps", "line", "answer"),
+    [
+        (1, "while loss.item() > 0.1:\n    train()", "cannot be told"),
+        (1, "for _ in data:\n    if (\nloss.item() < 0.1): break", "cannot be told"),
+        (2, "while loss.item() > 0.1:\n    train()", "fits"),
+        (None, "while loss.item() > 0.1:\n    train()", "fits"),
+        (1, "while True:\n    print(loss.item())", "fits"),
+        (1, "if loss.item() < 0.1: print('small')", "fits"),
+    ],
 )
-def test_a_number_that_was_not_computed_may_end_a_training_early(steps, reads, answer):
+def test_a_number_that_was_not_computed_may_end_a_training_early(steps, line, answer, tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(line)
+    number = next(i for i, text in enumerate(line.splitlines(), 1) if "item" in text)
     peak = PeakMemory(Device("gpu", 0), GIB, GIB, "", 0, "", ())
-    use = MemoryUse((peak,), steps, reads=(("/home/train.py", 9, False),) * reads)
+    use = MemoryUse((peak,), steps, reads=((str(program), number, False),))
     record = Record(1, 0, "train.py", 0.0, False, (0,), ended=1.0, uses=(("torch", use),))
     found = estimate(100 * GIB, [record], Ended("ended", is_complete=True))
     assert found.answer == answer
-    assert not found.reason or found.reason.startswith("train.py:9 reads a number")
+    assert not found.reason or found.reason.startswith(f"train.py:{number} reads a number")

@@ -182,6 +182,24 @@ def _runs_at(share: Share, time: float) -> bool:
     return share.process.begun <= time <= ended
 
 
+def _loops_that_ended(use: MemoryUse) -> Iterator[str]:
+    """That a number which was read as 0 may have ended a training before its second step."""
+    if use.steps is None or use.steps >= STEPS:
+        return
+    from xdevice.transfers.syntax import (
+        Place,
+        may_end_loop,
+    )  # with ast: not at each process's start
+
+    for file, line, _ in use.reads:
+        if may_end_loop(Place(file, line)):
+            yield (
+                f"{os.path.basename(file)}:{line} reads a number that is not known without "
+                f"computing, and may end a loop by it before an optimizer has made {STEPS} steps; "
+                "add --compute"
+            )
+
+
 def _doubts(
     size: int, records: Sequence[Record], needs: Sequence[Need], ended: Ended
 ) -> Iterator[str]:
@@ -191,12 +209,7 @@ def _doubts(
     for use in uses:
         if use.undecided:
             yield f"{use.undecided}, not known without computing; add --compute"
-        if use.reads and use.steps is not None and use.steps < STEPS:
-            file, line, _ = use.reads[-1]
-            yield (
-                f"{os.path.basename(file)}:{line} reads a number that was not computed, which may decide "
-                f"that an optimizer made {use.steps} of {STEPS} steps; let it make {STEPS}, or add --compute"
-            )
+        yield from _loops_that_ended(use)
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"

@@ -127,6 +127,18 @@ def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
     return tuple(sorted(((node.lineno, node.end_lineno) for node in nodes), reverse=True))
 
 
+def may_end_loop(place: Place) -> bool:
+    """Whether the line is in the condition of a ``while``, or of an ``if`` that ends a loop."""
+    for node in _nodes_at(place, (ast.While, ast.If)):
+        is_condition = node.test.lineno <= place.line <= node.test.end_lineno
+        ends = isinstance(node, ast.While) or any(
+            isinstance(each, (ast.Break, ast.Return)) for each in ast.walk(node)
+        )
+        if is_condition and ends:
+            return True
+    return False
+
+
 def _encloses(node: Node, span: Span) -> bool:
     start, end = span
     node_start = node.lineno, node.col_offset
