@@ -222,6 +222,11 @@ def _synchronize() -> None:
     _complete(compiled().current())
 
 
+def _device_synchronize() -> int:
+    _synchronize()
+    return 0  # no error
+
+
 def _cuda_runtime() -> SimpleNamespace:
     """The functions of CUDA's runtime that ``torch.cuda.cudart()`` provides."""
     return SimpleNamespace(
@@ -230,7 +235,7 @@ def _cuda_runtime() -> SimpleNamespace:
         cudaMemGetInfo=memory_functions.free_and_total,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-        cudaDeviceSynchronize=lambda: _synchronize() or 0,
+        cudaDeviceSynchronize=_device_synchronize,
         cudaProfilerStart=_zero,
         cudaProfilerStop=_zero,
     )
