@@ -35,7 +35,7 @@ RULES: dict[str, Callable[[Facts], object]] = {
         (line.is_sent or line.is_across)
         and line.is_made_here
         and not line.is_numpys
-        and not line.is_number  # a factory on the GPU is sent one: JAX's zeros
+        and not line.is_own_number  # a factory on the GPU is sent one: JAX's ones
     ),
     "same-values-again": lambda line: line.is_sent and line.is_same and not line.is_rare,
     "moved-in-the-loop": lambda line: (
