@@ -45,7 +45,7 @@ def gpu(i: int = 0) -> Device:
     >>> gpu(1)
     Device('gpu:1')
     """
-    return Device("gpu", check_index(i))
+    return Device("gpu", check_index(i))  # checked here, since Device takes None for no index
 
 
 def as_device(obj: DeviceLike) -> Device:
