@@ -310,7 +310,8 @@ def test_processes_and_raw_memory_are_counted(measured):
     listed, with_raw, used, kept = measured("processes")
     lines = listed.splitlines()
     assert lines[0] == "GPU:0"
-    assert lines[1].split() == ["process", "PID", "uses", "478.125", "MB", "GPU", "memory"]
+    megabytes = MODELS["rtx4090"].context / MIB + 20  # with a segment
+    assert lines[1].split() == ["process", "PID", "uses", f"{megabytes:.3f}", "MB", "GPU", "memory"]
     assert with_raw == kept + 30 * MIB
     assert used == 50 * MIB + MODELS["rtx4090"].context
 

@@ -205,7 +205,7 @@ listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), 
 print(*listed.split())
 print(*subprocess.run(command, capture_output=True, text=True).stdout.split())
 
-[machine] = glob.glob(os.environ["XDEVICE_VIRTUAL_MACHINE"] + "-*")
+[machine] = glob.glob(os.environ["XDEVICE_VIRTUAL_MACHINE"] + "-2-t4")
 with open(machine) as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     joining = os.fork()
