@@ -329,8 +329,11 @@ SLOW = {
 def test_the_report_leads_from_the_slow_loop_to_the_mended_one(backend):
     losses, report = watched(backend)
     found = {finding["source"]: finding for finding in report["findings"] if finding["rule"]}
-    assert SLOW.keys() <= found.keys()
-    for line, (rule, copies) in SLOW.items():
+    slow = dict(SLOW)
+    if backend in ("tensorflow", "paddle", "jax"):  # by default, these make the ones on the GPU
+        del slow["shift = to_device(ones((BATCH, 1)), device)"]
+    assert slow.keys() <= found.keys()
+    for line, (rule, copies) in slow.items():
         assert re.fullmatch(rule, found[line]["rule"])
         assert found[line]["copies"] == copies
     mended, after = watched(backend, "--mended")
