@@ -186,10 +186,8 @@ def _loops_that_ended(use: MemoryUse) -> Iterator[str]:
     """That a number which was read as 0 may have ended a training before its second step."""
     if use.steps is None or use.steps >= STEPS:
         return
-    from xdevice.transfers.syntax import (
-        Place,
-        may_end_loop,
-    )  # with ast: not at each process's start
+    # with ast: not at each process's start
+    from xdevice.transfers.syntax import Place, may_end_loop
 
     for file, line, _ in use.reads:
         if may_end_loop(Place(file, line)):

@@ -33,6 +33,7 @@ USUAL = (
     "settings",
     "stacks_of_a_history",
     "without_the_allocator",
+    "workspaces_of_backward",
 )
 """The functions that are measured with the usual settings, all at once."""
 
@@ -67,6 +68,10 @@ def test_a_large_tensor_is_allocated_and_stays_cached_as_recorded(measured):
     assert created == [1032.1, 1046.0]
     assert deleted == [8.1, 1046.0]
     assert emptied == [8.1, 20.0]
+
+
+def test_backward_has_a_workspace_of_its_own_where_it_has_its_own_thread(measured):
+    assert measured("workspaces_of_backward") == [0, 8.125]  # of cuBLAS, as it documents
 
 
 @pytest.mark.weekly

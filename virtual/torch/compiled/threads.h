@@ -6,7 +6,8 @@
 #include <thread>
 
 namespace xdevice {
-inline thread_local bool has_thread_of_backward = false;  // in a backward that the program lets have its own threads
+// In a backward, unless the program has disabled autograd's threads.
+inline thread_local bool has_thread_of_backward = false;
 
 inline bool is_in_thread_of_backward() {
   return has_thread_of_backward && torch::autograd::get_current_node() != nullptr;
