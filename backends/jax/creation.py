@@ -65,7 +65,12 @@ def tensor(data: Any, dtype: NativeDtype | None, device: Device | None) -> jax.A
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     if array.dtype.kind in "iu" and array.size:
         _check_range(dtype, array.min(), array.max())
-    return _bound(_call(jnp.array, array, dtype, device=device), device)
+    if is_tracing():
+        return _bound(_call(jnp.array, array, dtype, device=device), device)
+    # jnp.array sends the numbers to the default device, and compiles a program that converts them
+    with np.errstate(over="ignore", invalid="ignore"):  # as JAX, without a warning
+        numbers = array.astype(array.dtype if dtype is None else dtype)  # JAX may keep this memory
+    return jax.device_put(numbers, _native(device))
 
 
 def _of_shape(factory: Factory) -> Factory:

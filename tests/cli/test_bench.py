@@ -126,6 +126,7 @@ def test_the_plots_suffix_is_its_kind(tmp_path, bench, suffix, begins):
     assert file.read_bytes().startswith(begins)
 
 
+@pytest.mark.weekly
 def test_each_picture_has_units_and_a_legend(tmp_path, bench):
     done = bench(
         "tiny", "transfer", "--backend", ONE, *SMALL, "--plot", tmp_path / "times.svg", "--dark"
@@ -201,6 +202,7 @@ def test_a_missing_device_lists_those_there(bench):
     assert f"gpu:3 does not exist under {ONE}, which sees cpu:0" in done.stdout
 
 
+@pytest.mark.weekly
 def test_a_crash_is_reported_and_others_go_on(with_toy, tmp_path):
     file = tmp_path / "times.json"
     done = with_toy(
@@ -222,6 +224,7 @@ def test_a_crash_is_reported_and_others_go_on(with_toy, tmp_path):
     assert states == {"toy": "failed", ONE: "ok"}
 
 
+@pytest.mark.weekly
 def test_a_hang_ends_at_the_timeout(with_toy):
     done = with_toy("hangs", "bench", "tiny", "--backend", "toy", "--timeout", "2", status=1)
     assert "timed out" in done.stdout

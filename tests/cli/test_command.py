@@ -97,6 +97,7 @@ def test_what_a_machine_has_is_shown_without_the_extra(command):
     assert "numpy" in done.stdout
 
 
+@pytest.mark.weekly
 def test_a_closed_pipe_is_no_error():
     started = f"{sys.executable} -m xdevice info --json --backend {ONE} | head -n 1"
     done = subprocess.run(
@@ -107,6 +108,7 @@ def test_a_closed_pipe_is_no_error():
     assert "BrokenPipe" not in done.stderr
 
 
+@pytest.mark.weekly
 def test_a_terminal_without_unicode(tmp_path):
     (tmp_path / "script.py").write_text("print('done')")
     done = run(
@@ -155,6 +157,7 @@ def in_tox(project, python):
     return run
 
 
+@pytest.mark.weekly
 @needs_tox
 def test_each_runs_in_its_tox_environment(project, in_tox):
     done = in_tox("--json", own=["--flag"])

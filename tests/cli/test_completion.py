@@ -70,6 +70,7 @@ def without(shell):
     return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed here")
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("typed", TYPED)
 def test_bash_completes(typed, here):
     assert (

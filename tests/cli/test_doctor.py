@@ -49,6 +49,7 @@ def test_an_unseen_gpu_says_what_to_type(with_toy, env, reason, cure):
     assert cure in found["cure"]
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("framework", "reason"), [("segfaults", "killed by SIGSEGV"), ("broken", "libtoy.so")]
 )
@@ -66,6 +67,7 @@ PLACEMENT = (
 )
 
 
+@pytest.mark.weekly
 def test_each_feature_that_this_version_lacks_is_a_line_and_wrong_only_if_virtual_gpus_need_it(
     with_toy,
 ):
@@ -82,6 +84,7 @@ def test_each_feature_that_this_version_lacks_is_a_line_and_wrong_only_if_virtua
         ]
 
 
+@pytest.mark.weekly
 def test_the_json_form_has_the_features_that_are_missing(with_toy, rows):
     done = json.loads(with_toy("newer", "doctor", *TOY, "--json", status=0).stdout)
     (found,) = [each for each in done["findings"] if each["state"] == "warning"]
@@ -114,6 +117,7 @@ def test_no_gpu_needs_no_cure(with_toy):
         assert f"✓ {name}" in done.stdout
 
 
+@pytest.mark.weekly
 def test_a_second_xdevice_is_wrong(with_toy, tmp_path):
     ours = json.loads(with_toy("good", "doctor", *TOY, "--json", status=0).stdout)
     assert "xdevice" not in {f["subject"] for f in ours["findings"]}
@@ -172,6 +176,7 @@ def test_try_gpu_warns_once_and_says_why(toy, tmp_path, python):
     assert says in done.stderr
 
 
+@pytest.mark.weekly
 def test_it_asks_in_processes_of_their_own():
     code = """
 import sys

@@ -37,6 +37,7 @@ def test_not_installed_says_what_to_type(rows, with_toy):
     )
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(("framework", "status", "says"), [
     ("segfaults", "crashed", "killed by SIGSEGV"),
     ("exits", "crashed", "exit 0 without an answer"),
@@ -60,6 +61,7 @@ def test_a_crash_is_shown_in_the_table(with_toy):
     assert "crashed: killed by SIGSEGV" in line
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_command_is_never_wrapped(toy, tmp_path, columns):
     env = {**toy.write(tmp_path, "broken", True), "COLUMNS": str(columns), "TERM": "xterm"}

@@ -68,6 +68,7 @@ def test_doctor_explains_unseen_gpus(doctor):
     assert "export CUDA_VISIBLE_DEVICES=0,1" in found["toy"]["cure"]
 
 
+@pytest.mark.weekly
 def test_doctor_names_the_process_that_has_taken_a_gpus_memory(doctor):
     pid = os.getpid()
     found = doctor(status=1, FAKE_NVML_HOLDER=str(pid))["GPU 1"]
@@ -106,6 +107,7 @@ def test_doctor_explains_each_framework(backend, doctor):
     assert found["cure"]
 
 
+@pytest.mark.weekly
 def test_a_mismatched_driver_wants_a_restart(doctor):
     found = doctor(status=1, FAKE_NVML_INIT_FAILS="18", FAKE_NVML_GPUS="0")
     for subject in ("machine", "toy"):
@@ -114,6 +116,7 @@ def test_a_mismatched_driver_wants_a_restart(doctor):
         assert found[subject]["cure"].startswith("restart the machine")
 
 
+@pytest.mark.weekly
 def test_a_driver_that_cannot_count_is_wrong(doctor):
     found = doctor(status=1, FAKE_NVML_COUNT_FAILS="999")
     assert found["machine"]["state"] == found["toy"]["state"] == "wrong"
@@ -121,6 +124,7 @@ def test_a_driver_that_cannot_count_is_wrong(doctor):
     assert "nvidia-smi" in found["machine"]["cure"]
 
 
+@pytest.mark.weekly
 def test_info_shows_the_drivers_error(with_toy, library):
     done = with_toy(
         "good",

@@ -285,6 +285,7 @@ def test_a_failure_shows_streams_in_order(script, run):
     assert said.splitlines() == ["  on <stdout>", "  on <stderr>", "  on <stdout>"]
 
 
+@pytest.mark.weekly
 def test_a_failure_shows_both_ends_of_much(script, run):
     path = script("""
         import sys
@@ -357,6 +358,7 @@ LEAVES = """
 """
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(("end", "options", "result"), [
     ("", [], "ok"),
     ("time.sleep(600)", ["--timeout", "4"], "timed out"),
@@ -372,6 +374,7 @@ def test_what_is_left_running_is_stopped(script, end, options, result, run_json)
     assert gone(family)
 
 
+@pytest.mark.weekly
 def test_scripts_stop_their_own_daemons_only(script, tmp_path, run_json):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: nothing runs beside it")
@@ -424,6 +427,7 @@ def test_text_in_any_language_is_text(script, run_json):
     assert report["runs"][0]["stdout"] == "设备 Gerät 🙂\n"
 
 
+@pytest.mark.weekly
 def test_much_output_does_not_block(script, run, run_json):
     path = script("""
         import sys
@@ -442,6 +446,7 @@ def test_much_output_does_not_block(script, run, run_json):
     assert done.stdout.count("\n") < 2100
 
 
+@pytest.mark.weekly
 def test_endless_output_is_stopped(script, run_json):
     status, report = run_json(script("while True: print('x' * 2**20)"), "--backend", ONE)
     (row,) = report["runs"]
@@ -457,6 +462,7 @@ def test_stdin_is_empty(script, run_json):
     assert report["runs"][0]["stdout"] == "''\n"
 
 
+@pytest.mark.weekly
 def test_peak_memory_includes_that_of_children(script, run_json):
     path = script("""
         import subprocess, sys, time
@@ -471,6 +477,7 @@ def test_peak_memory_includes_that_of_children(script, run_json):
     assert 380 * 2**20 < report["runs"][0]["peak_memory"] < 700 * 2**20
 
 
+@pytest.mark.weekly
 def test_a_short_peak_of_memory_is_seen(script, run_json):
     path = script("x = bytearray(300 * 2**20); del x")
     _, report = run_json(path, "--backend", ONE)
@@ -508,6 +515,7 @@ def test_spellings_agree_if_normalized(script, run_json):
     assert run_json(path, "--backend", pair, "--normalize")[1]["agree"] is True
 
 
+@pytest.mark.weekly
 def test_progress_on_a_terminal_is_live(script):
     path = script("""
         import sys, time
@@ -570,6 +578,7 @@ SLEEPERS = """
 """
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number):
     pids = tmp_path / "pids"
@@ -594,6 +603,7 @@ def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number
     assert "Traceback" not in stderr
 
 
+@pytest.mark.weekly
 def test_ctrl_c_starts_nothing_more(script, tmp_path, with_ctrl_c):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: nothing waits")

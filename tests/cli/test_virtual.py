@@ -67,6 +67,7 @@ def toy_with_virtual_names(with_toy, tmp_path):
     return with_toy
 
 
+@pytest.mark.weekly
 def test_doctor_and_status_show_what_the_adapter_and_its_virtual_gpus_lack(toy_with_virtual_names):
     for action in (["doctor"], ["virtual", "status"]):
         done = toy_with_virtual_names("newer", *action, "--backend", "toy", COLUMNS="300")
@@ -76,6 +77,7 @@ def test_doctor_and_status_show_what_the_adapter_and_its_virtual_gpus_lack(toy_w
         assert "streams of virtual GPUs: not supported: toy.Tensor._stream is not" in lines[1]
 
 
+@pytest.mark.weekly
 def test_build_says_where_and_how_long(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy,numpy"
     out = toy_with_plug_in(*build, status=0).stdout
@@ -105,6 +107,7 @@ def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.weekly
 def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "project" / "virtual.md").read_text(
         encoding="utf-8"
@@ -139,6 +142,7 @@ def test_build_needs_no_extra(toy_with_plug_in, toy, tmp_path):
     assert (done.returncode, "was compiled in" in done.stdout) == (0, True), done.stderr
 
 
+@pytest.mark.weekly
 def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy"
     assert "names no C++ compiler" in toy_with_plug_in(*build, status=1, CXX="none").stdout
@@ -183,6 +187,7 @@ def test_doctor_says_what_virtual_gpus_can(toy_with_plug_in):
     assert found() == ("good", "work, and can stand in for real ones", None)
 
 
+@pytest.mark.weekly
 def test_doctor_advises_no_useless_install(toy, tmp_path):
     env = toy.write(tmp_path, "good", nvml=False)
     code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.tools.cli import main\n"
@@ -197,6 +202,7 @@ def test_doctor_advises_no_useless_install(toy, tmp_path):
         assert findings["cupy"]["cure"] is None
 
 
+@pytest.mark.weekly
 def test_status_lists_the_features_that_this_version_lacks(with_toy):
     def status(framework):
         lines = with_toy(

@@ -95,6 +95,7 @@ def test_a_script_that_fails_keeps_its_status_and_is_reported(run, end, status, 
     assert "runpy" not in err
 
 
+@pytest.mark.weekly
 def test_ctrl_c_ends_it_with_the_report(env, tmp_path, with_ctrl_c):
     text = textwrap.dedent(COPIES) + "import time; time.sleep(100)"
     (tmp_path / "script.py").write_text(text, encoding="utf-8")
@@ -115,6 +116,7 @@ def test_ctrl_c_ends_it_with_the_report(env, tmp_path, with_ctrl_c):
     assert FOUND in err
 
 
+@pytest.mark.weekly
 def test_a_fork_of_the_script_reports_nothing(run):
     _, _, err = run(textwrap.dedent(COPIES) + "if os.fork(): os.wait()")
     assert err.count(FOUND) == 1
@@ -189,6 +191,7 @@ def test_a_baseline_leaves_new_findings_alone(run, tmp_path):
     assert "script.py,line=10" in err
 
 
+@pytest.mark.weekly
 def test_a_report_as_json_is_a_baseline_too(run):
     run(COPIES, "--format", "json", "--report", "report.json")
     status, _, err = run(COPIES, "--baseline", "report.json", "--max-copies", "0")
@@ -196,6 +199,7 @@ def test_a_report_as_json_is_a_baseline_too(run):
     assert "in all 0 copies, 0 B; 4 copies more allowed" in err
 
 
+@pytest.mark.weekly
 def test_a_line_that_is_written_once_more_is_new(run):
     known = ("--baseline", "known.json")
     run(COPIES, *known, "--update-baseline")
@@ -223,6 +227,7 @@ def test_a_baseline_is_written_where_a_file_is_named(run):
 ACTING = "a\x1b[31m\x9b2J\n::error::b\u202e.py"
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("form", ["text", "json", "github"])
 def test_no_character_of_a_file_or_a_line_acts_on_a_terminal_or_a_workflow(run, tmp_path, form):
     try:

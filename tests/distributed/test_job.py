@@ -12,24 +12,27 @@ has_engine = pytest.mark.skip_backends(
 )  # NumPy has none, and says so: the last promise
 
 
-@pytest.fixture
-def first_job(backend, launch, with_virtual_gpus):
-    """A job of two processes with two virtual GPUs."""
-    return launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
-
-
 @has_engine
 @pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
-def test_results_agree_to_the_bit(first_job):
-    assert first_job.status == 0, first_job.stderr
+def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
+    done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+    assert done.status == 0, done.stderr
     for rank in (0, 1):
-        agreed, differs = first_job.of(rank)[-2:]
+        agreed, differs = done.of(rank)[-2:]
         assert agreed == "agreed on 2"
         assert differs.startswith("DistributedError rank 1: rank 1 (process ")
         assert (
             "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']"
             in differs
         )
+
+
+@pytest.mark.weekly
+@has_engine
+def test_every_dtype_agrees(backend, launch, with_virtual_gpus):
+    done = launch(backend, "agrees", XDEVICE_VIRTUAL_GPUS="2")
+    assert done.status == 0, done.stderr
+    assert [done.of(rank)[-1] for rank in (0, 1)] == ["agreed on 2"] * 2
 
 
 @pytest.mark.weekly

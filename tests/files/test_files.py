@@ -36,6 +36,7 @@ def is_as_before(old):
         return xdevice.load(old).tolist() == [1, 1, 1]
 
 
+@pytest.mark.weekly
 def test_a_kill_leaves_the_old_file_or_the_new(old):
     process = run(
         """
@@ -56,6 +57,7 @@ def test_a_kill_leaves_the_old_file_or_the_new(old):
     assert len(back) == 20 if isinstance(back, dict) else back.tolist() == [1, 1, 1]
 
 
+@pytest.mark.weekly
 def test_a_full_disk_leaves_the_old_file_only(old):
     process = run(
         """

@@ -93,6 +93,7 @@ ENVIRONMENT = """
 """
 
 
+@pytest.mark.weekly
 @pytest.mark.frameworks("numpy")
 def test_the_fixture_and_the_option_do_it(run, backend):
     code = CODE.format(fixture="deterministic", first=random.Random(0).random())

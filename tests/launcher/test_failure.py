@@ -18,6 +18,7 @@ def test_a_good_job_is_silent(script, launch):
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+@pytest.mark.weekly
 def test_the_failed_rank_is_shown_last(script, launch):
     path = script("""
         def work():
@@ -67,6 +68,7 @@ def test_the_first_failure_is_shown(script, launch):
     )
 
 
+@pytest.mark.weekly
 def test_a_failure_elsewhere(script, launch):
     done = launch(
         "-n",
@@ -115,12 +117,14 @@ for name, how in (("near", {}), ("far", {"start_new_session": True}), ("bare", {
 """
 
 
+@pytest.mark.weekly
 def test_grandchildren_are_stopped(script, launch, noted, gone):
     end = "rank or os.kill(os.getpid(), 9)\ntime.sleep(600)"
     assert launch("-n", 2, script(f"{GRANDCHILDREN}\n{end}")).returncode == 137
     assert gone(*(int(noted(name)) for name in ("near", "far", "bare")))
 
 
+@pytest.mark.weekly
 def test_leftovers_of_a_good_job_stop(script, launch, noted, gone):
     path = script("""
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -131,6 +135,7 @@ def test_leftovers_of_a_good_job_stop(script, launch, noted, gone):
     assert gone(int(noted("pid")))
 
 
+@pytest.mark.weekly
 def test_the_time_limit_names_who_worked(script, launch):
     done = launch("-n", 3, "--time-limit", 4, script("time.sleep(0 if rank == 1 else 600)"))
     assert done.returncode == 124
@@ -140,6 +145,7 @@ def test_the_time_limit_names_who_worked(script, launch):
     )
 
 
+@pytest.mark.weekly
 def test_the_job_ends_if_all_running_processes_are_stopped(script, launch, noted, gone):
     path = script("""
         if rank == 1:
@@ -154,6 +160,7 @@ def test_the_job_ends_if_all_running_processes_are_stopped(script, launch, noted
     )
 
 
+@pytest.mark.weekly
 def test_a_process_that_is_stopped_for_a_moment_goes_on(script, launch):
     path = script("""
         if rank == 1:

@@ -31,6 +31,7 @@ def test_each_stream_stays_what_it_was(script, launch):
     assert sorted(done.stderr.splitlines()) == [b"[0] err 0", b"[1] err 1"]
 
 
+@pytest.mark.weekly
 def test_a_flood_is_not_lost_or_mixed(script, launch):
     path = script("""
         text = "".join(f"line {i} of rank {rank}\\n" for i in range(50_000))
@@ -46,6 +47,7 @@ def test_a_flood_is_not_lost_or_mixed(script, launch):
         )
 
 
+@pytest.mark.weekly
 def test_any_bytes_come_out_unchanged(script, launch):
     path = script("""
         out = sys.stdout.buffer
@@ -78,6 +80,7 @@ def test_a_line_is_shown_as_soon_as_it_ends(script, start, tmp_path):
     assert launcher.wait(timeout=60) == 0
 
 
+@pytest.mark.weekly
 def test_a_slow_reader(script, start):
     path = script("""
         while True:
@@ -91,6 +94,7 @@ def test_a_slow_reader(script, start):
     assert set(out.splitlines()) == {b"[0] " + b"x" * 100, b"[1] " + b"x" * 100}
 
 
+@pytest.mark.weekly
 def test_a_closed_pipe_ends_the_job(script, start, noted, gone):
     path = script("""
         note(f"pid{rank}", os.getpid())
@@ -125,6 +129,7 @@ def test_logs_have_all_and_without_prefixes(script, launch, tmp_path):
         assert (tmp_path / f"logs/new/rank-{rank}.err").read_bytes() == b"err %d\n" % rank
 
 
+@pytest.mark.weekly
 def test_earlier_logs_are_left_alone(script, launch, tmp_path):
     for word in ("first", "second", "third"):
         done = launch("--log-dir", "logs", script(f"print({word!r})"))
@@ -136,6 +141,7 @@ def test_earlier_logs_are_left_alone(script, launch, tmp_path):
     assert found == ["first\n", "second\n", "third\n"]
 
 
+@pytest.mark.weekly
 def test_a_full_log_does_not_end_the_job(script, tmp_path):
     path = script("[print('x' * 99) for _ in range(1000)]; print('end', file=sys.stderr)")
     command = f"ulimit -f 8; exec {sys.executable} -m xdevice launch --log-dir logs {path}"  # 8 KiB for any file
@@ -165,6 +171,7 @@ def in_a_terminal(command, cwd):
     return shown
 
 
+@pytest.mark.weekly
 def test_a_terminal_has_colours_and_bars(script, tmp_path, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

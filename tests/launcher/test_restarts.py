@@ -39,6 +39,7 @@ def test_a_failed_job_starts_again(script, launch):
     assert len(set(ports)) == len(set(sockets)) == 3
 
 
+@pytest.mark.weekly
 def test_the_last_status_counts(script, launch, noted, gone):
     path = script("""
         attempt = os.environ["XDEVICE_RESTART"]
@@ -53,6 +54,7 @@ def test_the_last_status_counts(script, launch, noted, gone):
     assert gone(*(int(noted(f"pid{attempt}")) for attempt in range(3)))
 
 
+@pytest.mark.weekly
 def test_a_signal_ends_the_wait_for_a_restart(script, start):
     launcher = start("--restarts", 9, script("sys.exit(1)"))
     for line in launcher.stderr:
@@ -63,6 +65,7 @@ def test_a_signal_ends_the_wait_for_a_restart(script, start):
     assert launcher.returncode == 143
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(("code", "options", "status"), [
     ("sys.exit(2)", [], 2),  # as argparse ends a script
     ("time.sleep(600)", ["--time-limit", 1], 124),
@@ -74,6 +77,7 @@ def test_usage_and_time_limit_end_it(script, launch, code, options, status):
     assert done.stdout.count(b"ran") <= 3
 
 
+@pytest.mark.weekly
 def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone):
     path = script("""
         attempt = os.environ["XDEVICE_RESTART"]
@@ -90,6 +94,7 @@ def test_a_signal_to_the_launcher_ends_it(script, start, noted, gone):
     assert err.endswith(b"xdevice: restart 1 of 9, in 1 s\nxdevice: stopped by SIGTERM\n")
 
 
+@pytest.mark.weekly
 def test_ctrl_c_ends_a_job_that_restarts(script, start, tmp_path):
     launcher = start("--restarts", 1000, script("open('began', 'w').close(); sys.exit(1)"))
     while not os.path.exists(tmp_path / "began"):

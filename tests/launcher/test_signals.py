@@ -39,6 +39,7 @@ def test_a_signal_leaves_nothing(at_work, gone, number):
     assert (out, err.decode()) == (b"", f"xdevice: stopped by {number.name}\n")
 
 
+@pytest.mark.weekly
 def test_ctrl_c_in_a_terminal(at_work, gone):
     launcher, pids, _ = at_work
     assert all(
@@ -49,6 +50,7 @@ def test_ctrl_c_in_a_terminal(at_work, gone):
     assert gone(*pids)
 
 
+@pytest.mark.weekly
 def test_a_second_ctrl_c_kills(script, start, noted, gone):
     path = script("""
         signal.signal(signal.SIGTERM, lambda *_: note("asked"))
@@ -65,6 +67,7 @@ def test_a_second_ctrl_c_kills(script, start, noted, gone):
     assert time.monotonic() - began < TERMINATION  # a bound, since the first one kills after it
 
 
+@pytest.mark.weekly
 def test_a_killed_launcher_leaves_nothing(at_work, gone):
     launcher, pids, folder = at_work
     launcher.kill()
@@ -82,6 +85,7 @@ def test_a_killed_launcher_leaves_no_frozen_process(at_work, gone):
     assert gone(*pids, within=60)
 
 
+@pytest.mark.weekly
 def test_the_reaper_ends_with_the_job(script, launch, gone, noted):
     path = script("""
         import psutil

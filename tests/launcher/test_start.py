@@ -57,6 +57,7 @@ def test_options_become_variables(told):
     assert env["XDEVICE_TIMEOUT"] == "7.5"
 
 
+@pytest.mark.weekly
 def test_processes_share_the_cores(told):
     cores = min(psutil.cpu_count(logical=False) or sys.maxsize, usable_threads())
     assert "OMP_NUM_THREADS" not in told("-n", 1)[0]
@@ -87,6 +88,7 @@ def test_another_launcher_starts_the_script_itself(script, launch, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.weekly
 def test_the_socket_is_private_and_its_path_may_not_be_long(script, launch, tmp_path):
     tell = "print(oct(os.stat(os.path.dirname(os.environ['XDEVICE_LAUNCHER'])).st_mode))"
     assert launch(script(tell)).stdout == b"[0] 0o40700\n"
@@ -97,6 +99,7 @@ def test_the_socket_is_private_and_its_path_may_not_be_long(script, launch, tmp_
     assert done.stderr.endswith(b"set TMPDIR to a folder with a short path\n")
 
 
+@pytest.mark.weekly
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this platform pins no process")
 def test_pinned_processes_have_own_cores(script, launch):
     ours = os.sched_getaffinity(0)

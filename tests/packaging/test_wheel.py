@@ -10,6 +10,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -66,6 +68,7 @@ def test_the_plug_ins_wheels_have_the_same_licence():
     ).read_bytes()
 
 
+@pytest.mark.weekly
 def test_pytest_does_not_warn_where_xdevice_was_imported_before_it(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from xdevice.testing import Native, compiled, contract, marks, plugin, reference
 
 pytest_plugins = ["pytester"]
@@ -17,6 +19,7 @@ _, _, SUITE = (
 FILE = re.compile(r"^```(?:python|ini)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.weekly
 def test_an_adapters_files_run_together(run, pytester):
     for name, text in FILE.findall(SUITE):
         pytester.path.joinpath(name).write_text(text, encoding="utf-8")

@@ -77,6 +77,7 @@ RANDOM = """
 """
 
 
+@pytest.mark.weekly
 def test_a_reference_does_not_compare_examples(run):
     options = "--xdevice-backend=pages", "--xdevice-reference=numpy"
     result = run_examples(run, RANDOM, *options)

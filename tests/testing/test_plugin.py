@@ -203,6 +203,7 @@ def test_a_unittest_class_may_use_the_fixture(run):
     )
 
 
+@pytest.mark.weekly
 @pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
 def test_xdists_workers_have_the_same(run):
     code = (
@@ -229,6 +230,7 @@ def test_virtual_gpus_come_before_conftests(run, pytester):
     run(SEES_TWO, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2").assert_outcomes(passed=1)
 
 
+@pytest.mark.weekly
 @pytest.mark.usefixtures("run")
 def test_a_wrong_number_of_gpus_is_shown(pytester):
     said = "{!r} is not a number of virtual GPUs; give an integer from 0 to 64, or 2:stand-in"
@@ -245,6 +247,7 @@ def test_none_overrides_the_environment(run, monkeypatch):
     assert ids(run(EACH, *options, "--xdevice-virtual-gpus=0", fork=False)) == ["pages-cpu:0"]
 
 
+@pytest.mark.weekly
 def test_the_environment_is_restored(run, pytester):
     pytester.makepyfile(test_it=SEES_TWO)
     code = """

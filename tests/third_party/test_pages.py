@@ -25,6 +25,7 @@ def passed(run, elsewhere):
     return counts["passed"]
 
 
+@pytest.mark.weekly
 def test_it_keeps_it_on_two_virtual_gpus(run, elsewhere):
     counts, status, said = run(
         elsewhere, "--xdevice-virtual-gpus=2", "--xdevice-require", "-k", "not real_gpu"

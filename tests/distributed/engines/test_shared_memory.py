@@ -178,6 +178,7 @@ def test_it_keeps_no_descriptor():
     assert open_files() <= before
 
 
+@pytest.mark.weekly
 def test_folders_of_killed_processes_are_removed(folder):
     code = (
         "import sys; from pathlib import Path; from xdevice.backends.kit import shared_memory\n"

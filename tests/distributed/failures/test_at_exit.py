@@ -46,6 +46,7 @@ def play(launch, tmp_path):
     return run
 
 
+@pytest.mark.weekly
 def test_a_dead_watchdog_ends_the_job(play):
     done = play("""
         watched = member(600.0)
@@ -144,6 +145,7 @@ def test_an_engine_that_fails_late(play):
     assert reason in done.stderr, done.stderr
 
 
+@pytest.mark.weekly
 def test_a_failure_before_the_engine(play):
     done = play("""
         watched = member(600.0)
@@ -159,6 +161,7 @@ def test_a_failure_before_the_engine(play):
     assert "raised ValueError: v" in done.last, done.stderr
 
 
+@pytest.mark.weekly
 def test_a_process_out_of_descriptors(play):
     done = play("""
         if rank == 1:
@@ -255,6 +258,7 @@ def test_an_end_without_stderr(play, how):
     assert done.status == 75, done.stderr
 
 
+@pytest.mark.weekly
 def test_no_process_of_ours_has_a_port(play):
     done = play("""
         import psutil
@@ -273,6 +277,7 @@ def test_no_process_of_ours_has_a_port(play):
         assert done.of(rank) == ["5 [[], [], [], [], []]", "0o700"]  # both ranks, and a reaper
 
 
+@pytest.mark.weekly
 def test_a_dead_launcher_ends_the_job(play):
     done = play("""
         member(600.0).enter(Fingerprint("work"))

@@ -41,13 +41,19 @@ def chosen():
         yield
 
 
+BEGIN = """
+import warnings, torch, xdevice
+warnings.simplefilter("error")
+xdevice.use("torch")
+"""
+
+
 @pytest.fixture
 def run(in_a_fork):
     """What a process of its own, which has asked for nothing yet, prints."""
 
     def run(code, **environment):
-        code = "import torch, xdevice\nxdevice.use('torch')\n" + code
-        done = in_a_fork("torch", code, "-W", "error", **environment)
+        done = in_a_fork("torch", BEGIN + code, **environment)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout + done.stderr
 
