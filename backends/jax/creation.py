@@ -70,7 +70,8 @@ def tensor(data: Any, dtype: NativeDtype | None, device: Device | None) -> jax.A
     # jnp.array sends the numbers to the default device, and compiles a program that converts them
     with np.errstate(over="ignore", invalid="ignore"):  # as JAX, without a warning
         numbers = array.astype(array.dtype if dtype is None else dtype)  # JAX may keep this memory
-    return jax.device_put(numbers, _native(device))
+    new_array: jax.Array = jax.device_put(numbers, _native(device))
+    return new_array
 
 
 def _of_shape(factory: Factory) -> Factory:
