@@ -201,8 +201,17 @@ LEAVES = {
     ),
 }
 
+SLOW = LEAVES.keys() - {"ends with 0", "raises in an excepthook"}
 
-@pytest.mark.parametrize("how", LEAVES)
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ends with 0",
+        "raises in an excepthook",
+        *(pytest.param(how, marks=pytest.mark.weekly) for how in sorted(SLOW)),
+    ],
+)
 def test_a_process_that_ends_early_is_named(play, how):
     code, status, says = LEAVES[how]
     done = play(f"""

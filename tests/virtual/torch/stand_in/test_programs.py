@@ -1049,6 +1049,7 @@ def test_files_and_copies_keep_their_device():
         assert torch.equal(copied.weight, model.weight)
 
 
+@pytest.mark.weekly
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gpus_are_allowed():
     torch.manual_seed(0)
