@@ -68,8 +68,7 @@ def tensor(data: Any, dtype: NativeDtype | None, device: Device | None) -> jax.A
     if is_tracing():
         return _bound(_call(jnp.array, array, dtype, device=device), device)
     # jnp.array sends the numbers to the default device, and compiles a program that converts them
-    with np.errstate(over="ignore", invalid="ignore"):  # as JAX, without a warning
-        numbers = array.astype(array.dtype if dtype is None else dtype)  # JAX may keep this memory
+    numbers = np.array(array, dtype)  # a copy, since JAX may keep its memory
     new_array: jax.Array = jax.device_put(numbers, _native(device))
     return new_array
 

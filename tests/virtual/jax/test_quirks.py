@@ -55,6 +55,13 @@ def test_the_names_that_jax_prints_for_a_virtual_gpu_read_back_as_it():
     )
 
 
+@pytest.mark.parametrize("dtype", [None, "float16"])
+def test_numbers_are_sent_to_their_device_and_to_no_other(dtype):
+    with jax.transfer_guard("disallow"):  # jnp.array sends them to the default device first
+        x = xdevice.tensor([1.5, 2.0], dtype=dtype, device="gpu:1")
+    assert (device_of(x), x.committed, x.tolist()) == (gpu(1), True, [1.5, 2.0])
+
+
 FACTORIES = {
     "zeros": lambda **where: xdevice.zeros(3, **where),
     "empty": lambda **where: xdevice.empty(3, **where),
