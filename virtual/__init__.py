@@ -163,10 +163,14 @@ def leave_out(framework: str) -> None:
 
 def _enable(owner: Backend, request: Request) -> None:
     request, copy_bus = visible_devices.seen(request), bus.requested()
-    if not request.number:
+    adapter_has = owner.load("virtual").has
+    hidden_by = request.stand_in and adapter_has("hides_gpus") and owner.virtual.hides_gpus()
+    if hidden_by and not children.has_warned("HIDDEN"):
+        print(f"xdevice: {hidden_by} hides the virtual GPUs from {owner}", file=sys.stderr)
+    if hidden_by or not request.number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if request.races and not owner.load("virtual").has("find_races"):
+    if request.races and not adapter_has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )

@@ -44,7 +44,7 @@ def give_to_program(request: Request) -> None:
 def has_warned(subject: str) -> bool:
     """Whether this process or a parent has printed the warning about the subject.
 
-    Later calls return True. The subject is ``STAND_IN`` or ``BUS``. Only the process of rank 0
+    Later calls return True. The subject is ``STAND_IN``, ``HIDDEN`` or ``BUS``. Only the process of rank 0
     prints the warning.
     """
     name = _WARNED.format(subject)

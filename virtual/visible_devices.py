@@ -1,4 +1,4 @@
-"""``CUDA_VISIBLE_DEVICES``: which of the virtual GPUs that stand in a program sees."""
+"""Variables that say which of the virtual GPUs that stand in a program sees."""
 
 import os
 import sys
@@ -6,6 +6,7 @@ import sys
 from xdevice.contract import Request
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PLATFORMS = "JAX_PLATFORMS"
 
 
 def seen(request: Request) -> Request:
@@ -33,12 +34,13 @@ def indices(request: Request) -> tuple[int, ...]:
 
 
 def set_aside() -> None:
-    """Remove the variable: a value set before the request for virtual GPUs refers to real GPUs."""
-    value = os.environ.pop(VISIBLE, None)
-    if value is not None:
-        effect = "which are real, and does not choose among those that stand in"
-        print(
-            f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {effect}; "
-            "set it after they are asked for",
-            file=sys.stderr,
-        )
+    """Remove the variables: a value set before the request for virtual GPUs refers to real GPUs."""
+    for variable in (VISIBLE, PLATFORMS):
+        value = os.environ.pop(variable, None)
+        if value is not None:
+            effect = "which are real, and does not choose among those that stand in"
+            print(
+                f"xdevice: {variable}={value!r} was set for the machine's GPUs, {effect}; "
+                "set it after they are asked for",
+                file=sys.stderr,
+            )

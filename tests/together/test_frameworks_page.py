@@ -16,12 +16,13 @@ MAY_BE_LEFT_OUT = {
     "wait",
     "is_packable",
     "find_races",
+    "hides_gpus",
     "measure_memory",
     "memory_use",
     "move_many",
     "as_attribute",
-}  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that
-# arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking
+}  # no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its uses, no arrays
+# that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 

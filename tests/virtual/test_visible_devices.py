@@ -1,4 +1,4 @@
-"""``CUDA_VISIBLE_DEVICES`` chooses among the virtual GPUs that stand in, as it does among real ones."""
+"""Variables choose among the virtual GPUs that stand in, as they do among real ones."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from xdevice.virtual.request import ENV
 
 PROGRAM = """
 import os, sys
-os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
+os.environ[sys.argv[2]] = sys.argv[1]
 import {backend}
 print({asked})
 import xdevice
@@ -42,12 +42,12 @@ NONE = {
 
 @pytest.fixture
 def said(backend, tmp_path, plug_in):
-    def run(value, **variables):
+    def run(value, variable="CUDA_VISIBLE_DEVICES", **variables):
         (tmp_path / "program.py").write_text(PROGRAM.format(backend=backend, asked=ASKED[backend]))
         kept = {
             name: text
             for name, text in os.environ.items()
-            if name not in (ENV, "CUDA_VISIBLE_DEVICES")
+            if name not in (ENV, "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS")
         }
         command = [
             sys.executable,
@@ -58,6 +58,7 @@ def said(backend, tmp_path, plug_in):
             "3",
             "program.py",
             value,
+            variable,
         ]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=150, env=kept | variables, cwd=tmp_path
@@ -78,3 +79,11 @@ def test_a_program_chooses_one(said, backend):
 @pytest.mark.frameworks("jax")
 def test_a_program_hides_all(said, backend):
     assert said("-1")[0] == [NONE[backend], "0 cpu:0"]
+
+
+@pytest.mark.only_backends("jax")
+def test_jax_has_a_variable_of_its_own(said):
+    out, err = said("cpu", "JAX_PLATFORMS", JAX_PLATFORMS="cuda")
+    assert out == [NONE["jax"], "0 cpu:0"]
+    assert "JAX_PLATFORMS='cuda' was set for the machine's GPUs" in err
+    assert "JAX_PLATFORMS=cpu hides the virtual GPUs from jax" in err

@@ -30,6 +30,12 @@ def recipe() -> None:
     return None  # nothing is compiled
 
 
+def hides_gpus() -> str:
+    """What tells JAX to use the CPU alone."""
+    settings: Any = jax.config  # JAX has left it without types
+    return "JAX_PLATFORMS=cpu" if settings.jax_platforms == "cpu" else ""
+
+
 def enable(request: Request) -> None:
     n = request.number
     refuse_memory_limit(request, "jax")

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +84,23 @@ using Observer = int (*)(int source, int target, size_t size, const void* from);
 Observer observer = nullptr;  // set by another thread than those that copy
 thread_local int unobserved = 0;  // positive during copies that a GPU would not make
 
+// Whether this process has used the devices, and whether it was forked from one that had: CUDA cannot be used there. The
+// CPU's kernels compute, so that each operation on a device ends with a copy, which is refused.
+bool is_used = false;
+bool is_forked = false;
+
+C_Status RefuseInFork() {
+  static bool is_said = false;
+  if (!is_said)
+    fputs("CUDA error(3), initialization error: a forked process cannot use the GPUs that its parent has used; start it "
+          "with spawn\n", stderr);
+  is_said = true;
+  return C_ERROR;
+}
+
 C_Status ObservedCopy(int source, int target, void* to, const void* from, size_t size) {
+  if (is_forked) return RefuseInFork();
+  __atomic_store_n(&is_used, true, __ATOMIC_RELAXED);
   const Observer observe = __atomic_load_n(&observer, __ATOMIC_RELAXED);
   if (observe && !unobserved && !observe(source, target, size, from)) return C_FAILED;
   memmove(to, from, size);

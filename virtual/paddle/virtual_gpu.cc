@@ -3,6 +3,8 @@
 // The plug-in uses PaddlePaddle's C interface for devices, and is not linked with PaddlePaddle, which loads it as a
 // device. It reads the number of devices from the environment.
 
+#include <pthread.h>
+
 #include "device.h"
 #ifdef XDEVICE_REPLACES
 #include "replaced.h"
@@ -29,6 +31,7 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   C_DeviceInterface* table = params->interface;
   memset(reinterpret_cast<char*>(table) + sizeof(size_t), 0, table->size - sizeof(size_t));
   FillTable(table);
+  pthread_atfork(nullptr, nullptr, [] { is_forked |= is_used; });
 #ifdef XDEVICE_REPLACES
   missing_symbol = xdevice::FindFunctions(__builtin_return_address(0));
 #endif

@@ -2,7 +2,8 @@
 
 TensorFlow has kernels for the CPU only of some operations (text, images, sets, and others), and of
 some dtypes of others. It places these on the CPU, or refuses them without soft placement; so does
-this module. It checks an eager operation when it is run, and one of a graph when it is created.
+this module. It checks an eager operation when it is run, one of a function's graph when it is
+created, and one of a session's graph when the session is run.
 Tensors of strings are on the CPU, whichever operation returns them.
 
 The CPU lacks most kernels for images with their channels first, so the channels are moved last. The
@@ -13,6 +14,7 @@ CPU.
 
 from inspect import BoundArguments, signature
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -27,6 +29,7 @@ from xdevice.virtual.tensorflow.private_names import (
     Graph,
     Operation,
     Replacements,
+    Session,
     context,
     names,
 )
@@ -55,6 +58,8 @@ _HOST = "CPU:0"
 _DEVICE = "tensorflow.python.framework.ops:EagerTensor.device"
 _IN_ARRAY_OPS = "depth_to_space", "space_to_depth"
 _replacements = Replacements()
+_refusals: WeakKeyDictionary[Graph, str] = WeakKeyDictionary()
+"""Why a session without soft placement refuses a graph, by the graph."""
 
 
 def start(lenient: bool) -> None:
@@ -132,15 +137,26 @@ def _create_in_graph(
         return
     if not is_lacking_for(operation.type, operation.get_attr):
         return
-    if "GPU" in device and not is_soft(runtime()):
+    if "GPU" in device:
         message = (
             f"Cannot assign a device for operation {operation.name}: "
             f"Could not satisfy explicit device specification '{device}' "
             "because no supported kernel for GPU devices is available."
         )
-        raise tf.errors.InvalidArgumentError(operation.node_def, operation, message)
+        if not self.building_function:
+            _refusals.setdefault(self, message)
+        elif not is_soft(runtime()):
+            raise tf.errors.InvalidArgumentError(operation.node_def, operation, message)
     spec = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0)
     operation._set_device(spec.to_string())
+
+
+@_replacements("tensorflow.python.client.session:BaseSession._extend_graph")
+def _place(native: Function, self: Session) -> None:
+    """Give the runtime the graph of a session, whose own configuration says if placement is soft."""
+    if self.graph in _refusals and not (self._config and self._config.allow_soft_placement):
+        raise tf.errors.InvalidArgumentError(None, None, _refusals[self.graph])
+    native(self)
 
 
 def is_soft(running: Context) -> bool:

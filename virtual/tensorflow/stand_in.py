@@ -7,10 +7,10 @@ instead. Where a program names no type of device, the thread's device is GPU 0. 
 for NCCL get ring and hierarchical copy.
 
 Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW). The modules that do
-so get a list without GPUs. Differs from a GPU: small integers are shown on ``GPU:0`` too. Not
-supported: the runtime's own output (``log_device_placement``, profiles and the device names within
-a ``SavedModel``) says ``CPU:1``; sessions of TensorFlow 1 place operations without a device on the
-CPU.
+so get a list without GPUs. Differs from a GPU: the ``backing_device`` of results of 32-bit integers
+is a GPU. Not supported: the runtime's own output (``log_device_placement``, profiles and the device
+names within a ``SavedModel``) says ``CPU:1``; sessions of TensorFlow 1 place operations without a
+device on the CPU.
 """
 
 import re

@@ -110,6 +110,12 @@ class Virtual(Protocol):
         version of the framework, or this system, cannot have virtual GPUs.
         """
 
+    def hides_gpus(self) -> str:
+        """What has told the framework to use the CPU alone, as a program does for real GPUs.
+
+        Empty if nothing has. It is asked before `enable`, for those that stand in.
+        """
+
     def find_races(self) -> None:
         """From now on, a race between streams is an error.
 

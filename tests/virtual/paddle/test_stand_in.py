@@ -38,7 +38,7 @@ TRAIN = """
 def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
     lines = program(
         """
-        import time
+        import os, time
         import paddle
         cuda = paddle.device.cuda
         print(paddle.device.is_compiled_with_cuda(), cuda.device_count(), paddle.device.get_device())
@@ -69,7 +69,15 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
             paddle.set_device(place)
             paddle.seed(3)
             drawn.append([paddle.rand([4]).tolist(), paddle.nn.functional.dropout(paddle.ones([8])).tolist()])
-        print(drawn[0] == drawn[1] == drawn[2])
+        print(drawn[0] == drawn[1] == drawn[2], flush=True)
+        child = os.fork()
+        if not child:
+            print(paddle.to_tensor([1.0], place=paddle.CPUPlace()).sum().item(), flush=True)
+            for use in (lambda: paddle.ones([2]), lambda: x + x, x.numpy):
+                try: print(use(), flush=True)
+                except OSError as error: print(str(error).split(".")[0], flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
     """,
         words=("--model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
@@ -88,6 +96,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "[Device('cpu:0'), Device('gpu:0'), Device('gpu:1')] gpu:1 Place(gpu:1)",
         "gpu:0 Place(gpu:1)",
         "True",  # a GPU draws the CPU's numbers
+        # a forked process has the CPU alone, as under CUDA: C++'s message has no text of the plug-in
+        "1.0",
+        *["(External)  CustomDevice error, the error code is : 3"] * 3,
     ]
 
 

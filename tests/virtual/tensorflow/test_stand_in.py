@@ -95,6 +95,13 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
                 a = tf.constant([1.0, 2.0]) * 2
             with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto()) as session:
                 print(session.run(a), a.device, [device.name[-5:] for device in session.list_devices()])
+            with tf.device("/gpu:1"):
+                joined = tf.strings.join(["a", "b"])
+            for is_soft in (True, False):
+                config = tf.compat.v1.ConfigProto(allow_soft_placement=is_soft)
+                with tf.compat.v1.Session(config=config) as session:
+                    try: print(session.run(joined))
+                    except tf.errors.InvalidArgumentError as error: print("'/device:GPU:1' because no" in str(error))
         from tensorflow.experimental import dtensor
         mesh = dtensor.create_mesh([("x", 2)], device_type="GPU")
         x = dtensor.call_with_layout(tf.ones, dtensor.Layout(["x", dtensor.UNSHARDED], mesh), shape=(4, 2))
@@ -120,6 +127,8 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
         "GPU:1 GPU:1",
         "['GPU:1', 'GPU:1']",
         "[2. 4.] /device:GPU:1 ['CPU:0', 'CPU:1', 'GPU:0', 'GPU:1']",
+        "b'ab'",
+        "True",
         "['GPU:0', 'GPU:1'] 8.0",
         "4 2",
         "/job:worker/replica:0/task:0/device:GPU:1",

@@ -3,7 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/adaption.h>
 
-#include <unordered_map>
+#include <map>
 
 #include "async_copies.h"
 
@@ -23,17 +23,19 @@ inline void raise_strict(const std::string& operation, Device a, Device b) {
       TYPE == c10::DeviceType::CUDA ? "" : " (when checking " + operation + ")");
 }
 
-// The function at the beginning of CUDA's kernel that checks the devices, from a table in Python; empty if there is
-// none.
-inline const std::string& method_of(const c10::OperatorHandle& op) {
-  static thread_local std::unordered_map<const c10::FunctionSchema*, std::string> methods;  // of operations that stay
+// The function at the beginning of CUDA's kernel for a dispatch key that checks the devices, from a table in Python;
+// empty if there is none.
+inline const std::string& method_of(const c10::OperatorHandle& op, const std::string& key) {
+  using Operation = std::pair<const c10::FunctionSchema*, std::string>;
+  static thread_local std::map<Operation, std::string> methods;  // of operations that stay
   static const std::string none;
   if (TYPE != c10::DeviceType::CUDA || op.schema().name().compare(0, 6, "aten::")) return none;
-  auto cached = methods.find(&op.schema());
+  Operation operation{&op.schema(), key};
+  auto cached = methods.find(operation);
   if (cached != methods.end()) return cached->second;
-  torch::jit::Stack stack{toString(op.operator_name())};
+  torch::jit::Stack stack{toString(op.operator_name()), key};
   call_python("method", stack);
-  return methods.emplace(&op.schema(), stack[0].toStringRef()).first->second;
+  return methods.emplace(operation, stack[0].toStringRef()).first->second;
 }
 
 // The check that torchgen writes: first the tensors that are written to, then the others, without keyword-only

@@ -101,11 +101,15 @@ struct Run {
     raise_different_devices(op.schema().name(), device(), *other_device);
   }
 
-  // The check of devices that CUDA's kernel of dense tensors begins with, where it has one.
+  // The check of devices that CUDA's kernel begins with, where it has one.
   void check_as_cuda(const IValue* arguments) const {
-    for (auto& [v, h] : aliases)
-      if (is_sparse(v) || v.is_nested()) return;
-    if (const std::string& method = method_of(op); !method.empty())
+    auto any = [&](auto is) {
+      return std::any_of(aliases.begin(), aliases.end(), [&](auto& alias) { return is(alias.first); });
+    };
+    const char* key = any([](const Tensor& t) { return t.is_nested(); }) ? "NestedTensorCUDA"
+        : any([](const Tensor& t) { return is_sparse(t) && t.layout() != kSparse; }) ? "SparseCsrCUDA"
+        : any(is_sparse) ? "SparseCUDA" : "CUDA";
+    if (const std::string& method = method_of(op, key); !method.empty())
       DeviceCheck{op, method, [&](const Tensor& t) { return tensor_of(t); }}.run(arguments);
   }
 

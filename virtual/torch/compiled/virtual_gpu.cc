@@ -241,7 +241,7 @@ void register_for_python() {
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
            "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
            "current_line() -> int", "read_without_values(str operation, bool decides, bool is_integer) -> ()",
-           "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str", "host(Tensor x) -> Tensor",
+           "report_misuse(int misuse, int line) -> ()", "method(str operation, str key) -> str", "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"

@@ -14,27 +14,34 @@ def register() -> None:
     kernels_of("xdevice_virtual").impl("method", untraced(method), "CPU")
 
 
-def method(operation: str) -> str:
-    """The C++ function that checks the devices of an operation's tensors, or "" if none does."""
+def method(operation: str, key: str) -> str:
+    """The C++ function that checks the devices of an operation's tensors, or "" if none does.
+
+    ``key`` is the dispatch key of the tensors, ``CUDA`` or such as ``SparseCUDA``.
+    """
     if not operation.startswith("aten::"):
         return ""
     full_name = operation.removeprefix("aten::").removesuffix(".")
     entries = _entries()
     entry = entries.get(full_name, "")
-    delegate = re.search(r"\n  structured_delegate: (\S+)", entry)
-    entry_with_kernels = entries.get(delegate[1], "") if delegate else entry
-    has_cuda_kernel = re.search(r"\n    (\w+, )*CUDA[:,]", entry_with_kernels)
-    if not has_cuda_kernel or "\n  device_check: NoCheck" in entry:
+    if "\n  device_check: NoCheck" in entry:
         return ""
     name, _, overload = full_name.partition(".")
-    if re.search(r"\(a!\) \w+\) -> ", entry) and "Tensor(a!) self" not in entry:
+    if re.search(r"\(\w!\) \w+\) -> ", entry) and "Tensor(a!) self" not in entry:
         name += "_out"
-    is_structured = delegate is not None or "\n  structured: True" in entry
-    if not is_structured:
-        return f"wrapper_CUDA_{overload}_{name}"
-    if overload:
-        return f"wrapper_CUDA_{name}_{overload}"
-    return f"wrapper_CUDA_{name}"
+    if key == "CUDA":
+        delegate = re.search(r"\n  structured_delegate: (\S+)", entry)
+        is_structured = delegate is not None or "\n  structured: True" in entry
+        if _has_kernel(entries.get(delegate[1], "") if delegate else entry, key):
+            if not is_structured:
+                return f"wrapper_CUDA_{overload}_{name}"
+            return f"wrapper_CUDA_{name}_{overload}" if overload else f"wrapper_CUDA_{name}"
+        key = "SparseCUDA"  # it makes a sparse tensor of dense ones
+    return f"wrapper_{key}_{overload}_{name}" if _has_kernel(entry, key) else ""
+
+
+def _has_kernel(entry: str, key: str) -> bool:
+    return re.search(rf"\n    (\w+, )*{key}[:,]", entry) is not None
 
 
 @cache

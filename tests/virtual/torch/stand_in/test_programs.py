@@ -307,6 +307,7 @@ def test_a_value_without_dimensions_comes_from_any_device():
 CONVOLVED = "Input type (torch.{}FloatTensor) and {} type (torch.{}FloatTensor) should be the same"
 
 
+@pytest.mark.filterwarnings("ignore:Sparse (CSR tensor support|invariant checks)")
 def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
     """In the words that PyTorch's own function for it has in the version that is installed, if the layer has one."""
     layer, image, row, words = (
@@ -316,6 +317,7 @@ def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
         torch.tensor([1, 0]),
     )
     on_host, half = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3).cuda()
+    out, coo = (torch.empty(0), torch.empty(0, dtype=torch.int)), torch.eye(2).cuda().to_sparse()
     half.bias.data = half.bias.detach().cpu()
     for said, call in (
         (CONVOLVED.format("", "weight", "cuda."), lambda: layer(image)),
@@ -346,6 +348,13 @@ def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
         ("tensors is on cpu, different", lambda: torch.cat([row.cuda(), row])),
         ("in method wrapper_CUDA_gather)", lambda: row.cuda().gather(1, words[None])),
         ("in method wrapper_CUDA_isin_Tensor_Tensor)", lambda: torch.isin(row.cuda(), row)),
+        ("in method wrapper_CUDA_Tensor_out_frexp_out)", lambda: torch.frexp(row.cuda(), out=out)),
+        (
+            "in method wrapper_SparseCUDA___sparse_coo_tensor_with_dims_and_tensors)",
+            lambda: torch.sparse_coo_tensor(words[None].cuda(), row[0, :2]),
+        ),
+        ("in method wrapper_SparseCUDA__addmm)", lambda: torch.sparse.mm(coo, row)),
+        ("in method wrapper_SparseCsrCUDA__mm)", lambda: coo.to_sparse_csr() @ row),
         (
             "Input and parameter tensors are not at the same device",
             lambda: nn.LSTM(3, 3).cuda()(row),
@@ -857,7 +866,7 @@ def test_sparse_tensors_are_made_changed_moved_and_saved():
             assert moved.layout == sparse.layout
             assert torch.equal(moved.to_dense(), x.to(where))
     with pytest.raises(
-        RuntimeError, match="Expected all tensors to be on the same device, but found at least two"
+        RuntimeError, match="mat2 is on cpu, different from other tensors on cuda:1"
     ):
         coo @ x.T.cpu()
 
