@@ -57,6 +57,8 @@ def run(tmp_path, python):
     ("chapter --review chapter.md", "--review adds to the page of --html; write --html FILE --review"),
     ("chapter --record --check chapter.md", "--record writes what --check compares with; leave one out"),
     ("emulate --gpu 2 script.py", "unknown option '--gpu'; did you mean '--gpus'?"),
+    ("emulate --backend numpy script.py", "numpy has no virtual GPUs: its arrays are always on the CPU; choose another"),
+    ("watch --gpus 1 --backend numpy script.py", "numpy has no virtual GPUs: its arrays are always on the CPU"),
     ("emulate --model t5 script.py", "'t5' is unknown; did you mean 't4'?"),
     ("emulate", "the following arguments are required: PROGRAM; xdevice emulate --help shows what to type"),
     ("watch --format jsno script.py", "'jsno' is unknown; did you mean 'json'?"),
