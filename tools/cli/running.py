@@ -32,8 +32,11 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
     if framework is not None:
         owner = backend(framework)
         name = str(owner)
+        # those of the group have some: they are not imported to find out
         if request is not None and name not in entry_points_of(GROUP):
-            raise NotSupportedError(why_none(owner))
+            reason = why_none(owner)
+            if reason:
+                raise NotSupportedError(reason)
         os.environ["XDEVICE_BACKEND"] = name
         keras.choose(name)
         frameworks = [name]
