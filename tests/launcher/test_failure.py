@@ -2,10 +2,12 @@
 
 import re
 import signal
+import time
 
 import pytest
 
 from xdevice.distributed import PEER_FAILED
+from xdevice.distributed.deadlines import SETTLING
 
 
 def last_words(done):
@@ -80,6 +82,21 @@ def test_a_failure_elsewhere(script, launch):
     assert done.returncode == PEER_FAILED
     says = "rank 0 ended because the job failed; the end of its stderr:\nrank 7 has gone\n"
     assert last_words(done) == f"xdevice: {says}"
+
+
+def test_a_stopped_process_is_not_waited_for(script, launch, noted, gone):
+    path = script(f"""
+        if rank == 0:
+            while not os.path.exists("pid"): time.sleep(0.01)
+            time.sleep(0.2)
+            note("end", time.time())
+            os._exit({PEER_FAILED})
+        note("pid", os.getpid())
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """)
+    assert launch("-n", 2, path).returncode == PEER_FAILED
+    assert time.time() - float(noted("end")) < SETTLING / 2
+    assert gone(int(noted("pid")))
 
 
 STUBBORN = {

@@ -124,7 +124,7 @@ def test_a_device_may_be_native_or_the_default(run):
 # ---------------------------------------------------------------- assert_close
 
 
-def test_the_fixture_knows_framework_and_device(run):
+def test_the_fixture_knows_framework_device_and_dtype(run):
     code = """
         import numpy, pytest, xdevice
         def test_it(device, assert_close):
@@ -133,11 +133,13 @@ def test_the_fixture_knows_framework_and_device(run):
             assert_close(xdevice.ones(2, device="gpu:1"), [1, 1])
         def test_another(backend, assert_close): assert_close(numpy.ones(2), [1, 1])
         def test_given(backend, assert_close): assert_close(numpy.ones(2), numpy.ones(2))
+        def test_of(dtype, assert_close): assert_close(xdevice.ones(2, dtype="float32"), [1, 1])
+        def test_index(dtype, assert_close): assert_close(xdevice.ones(2, dtype="int32"), [1, 1])
     """
-    result = run(
-        code, "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "--xdevice-devices=gpu"
-    )
-    result.assert_outcomes(passed=4, failed=2)
+    options = "--xdevice-virtual-gpus=2", "--xdevice-devices=gpu", "--xdevice-dtypes=float64"
+    result = run(code, "--xdevice-backend=pages", *options)
+    result.assert_outcomes(passed=5, failed=3)
+    result.stdout.fnmatch_lines(["*E * dtype: float32, expected float64"])
     result.stdout.fnmatch_lines(["*E * device: gpu:1, expected gpu:0"])
     result.stdout.fnmatch_lines(["*E * framework: numpy, expected pages"])
 

@@ -52,8 +52,11 @@ def contents(owners):
 
 
 def matches(label):
-    """Whether a pattern among the optional names has it."""
-    return any(fnmatchcase(label, name.path.replace(":", ".")) for name in names if name.optional)
+    """Whether a pattern among the optional names has it: of a module, or of a class in one."""
+    paths = [name.path for name in names if name.optional]
+    in_classes = [path.partition(":")[2] for path in paths if "." in path.partition(":")[2]]
+    patterns = [path.replace(":", ".") for path in paths] + in_classes
+    return any(fnmatchcase(label, pattern) for pattern in patterns)
 
 
 def has(name):

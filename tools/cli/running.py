@@ -9,9 +9,12 @@ from types import ModuleType
 
 from xdevice.backends.kit import keras
 from xdevice.contract import Request
+from xdevice.errors import NotSupportedError
 from xdevice.framework.choosing import backend
+from xdevice.framework.registry import entry_points_of
+from xdevice.hardware.virtual import GROUP
 from xdevice.tools.cli.program import Program, imported_by
-from xdevice.virtual import children
+from xdevice.virtual import children, why_none
 from xdevice.virtual.request import of_environment, to_environment
 
 # A traceback of the program's error is shown without the frames of these files.
@@ -27,7 +30,13 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
     if request is not None:
         children.give_to_program(request)
     if framework is not None:
-        name = str(backend(framework))
+        owner = backend(framework)
+        name = str(owner)
+        # those of the group have some: they are not imported to find out
+        if request is not None and name not in entry_points_of(GROUP):
+            reason = why_none(owner)
+            if reason:
+                raise NotSupportedError(reason)
         os.environ["XDEVICE_BACKEND"] = name
         keras.choose(name)
         frameworks = [name]

@@ -49,7 +49,7 @@ file in site-packages, and uninstall removes the file. status shows both.
 Exit status: 0; 1 if a plug-in cannot be compiled; 2 for an error in the
 command line."""
     actions = ("build", "install", "uninstall", "status")
-    parser.add_argument("action", **one_of(actions), metavar="ACTION", help=", ".join(actions))
+    parser.add_argument("action", **one_of(actions), metavar="|".join(actions), help="what to do")
     add_backends(parser, f"build, status: {ALL_INSTALLED}")
     folder = "build: compile into FOLDER, for XDEVICE_PLUGINS"
     parser.add_argument("--to", type=Path, metavar="FOLDER", help=folder)
@@ -58,14 +58,26 @@ command line."""
 def main(options: argparse.Namespace) -> int:
     if options.to is not None and options.action != "build":
         raise ArgumentError("--to goes with xdevice virtual build")
-    if options.action == "build":
-        return _build(options.backend, options.to)
     file = Path(sysconfig.get_path("purelib")) / NAME
-    if options.action == "status":
-        _show_status(file, options.backend)
-    else:
+    if options.action in ("install", "uninstall"):
+        if options.backend:
+            raise ArgumentError("--backend goes with xdevice virtual build or status")
         _change(file, options.action)
-    return 0
+        return 0
+    frameworks = _installed(options.backend)
+    if options.action == "status":
+        _show_status(file, frameworks)
+        return 0
+    return _build(frameworks, options.to, are_named=bool(options.backend))
+
+
+def _installed(names: list[str]) -> list[str]:
+    """These frameworks, which must be installed, or all that are."""
+    frameworks = [str(find(name)) for name in names]
+    missing = [name for name in frameworks if not is_installed(name)]
+    if missing:
+        raise not_installed(missing[0])
+    return frameworks or available()
 
 
 def _show_status(file: Path, names: list[str]) -> None:
@@ -101,7 +113,7 @@ def _show_missing(names: list[str]) -> None:
     def ask(name: str) -> dict[str, Any]:
         return ask_one(features, name, without=ENV)
 
-    for name, answer in _answers(names or available(), ask):
+    for name, answer in _answers(names, ask):
         if "error" in answer:
             print(f"{name}: {answer['error']}")
         for missing in answer.get("missing", ()):
@@ -120,15 +132,8 @@ def _answers(
         yield from zip(names, pool.map(ask, names), strict=True)
 
 
-def _build(names: list[str], to: str | None) -> int:
-    """Compile the plug-ins of these frameworks, or of all that are installed.
-
-    Returns 1 if a plug-in could not be compiled, else 0.
-    """
-    missing = [name for name in map(find, names) if not is_installed(name)]
-    if missing:
-        raise not_installed(missing[0])
-    frameworks = [str(find(name)) for name in names] or available()
+def _build(frameworks: list[str], to: str | None, are_named: bool) -> int:
+    """Compile the frameworks' plug-ins; 1 if one of them could not be compiled, else 0."""
     folder = _prepared(Path(to)) if to is not None else None
     without_plug_in: list[str] = []
     has_failed = False
@@ -143,7 +148,7 @@ def _build(names: list[str], to: str | None) -> int:
             elif "error" in answer:
                 print(f"{name}: {answer['error']}", flush=True)
                 # without a path, this framework has no virtual GPUs; a failure if it was named
-                has_failed = has_failed or bool(names) or "path" in answer
+                has_failed = has_failed or are_named or "path" in answer
             else:
                 print(f"{name}: {answer['path']} {_origin(answer['seconds'])}", flush=True)
     if without_plug_in:

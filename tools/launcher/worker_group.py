@@ -168,7 +168,8 @@ class WorkerGroup:
             self._first_failure = time.monotonic()
         if self._first_failure is None:
             return False
-        return time.monotonic() > self._first_failure + SETTLING
+        # a process that is stopped would never end by itself
+        return time.monotonic() > self._first_failure + SETTLING or self._all_are_stopped()
 
     def _reap(self) -> list[Worker]:
         """The workers that have ended since the last call."""
@@ -184,14 +185,17 @@ class WorkerGroup:
 
         After shutdown() no other process waits for them, and would report it.
         """
-        running = [worker for worker in self.workers if worker.is_running]
         self._next_check = time.monotonic() + _SECONDS_BETWEEN_CHECKS
-        if running and all(map(_is_stopped, running)):
-            self._frozen_checks += 1
-        else:
-            self._frozen_checks = 0
+        self._frozen_checks = self._frozen_checks + 1 if self._all_are_stopped() else 0
         if self._frozen_checks == _FROZEN_AFTER:
-            self.frozen = [worker.rank for worker in running]
+            self.frozen = [worker.rank for worker in self._running()]
+
+    def _all_are_stopped(self) -> bool:
+        running = self._running()
+        return bool(running) and all(map(_is_stopped, running))
+
+    def _running(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.is_running]
 
     def _pass_on(self, seconds: float) -> bool:
         """Wait so long for output, and show it; whether there was some."""

@@ -16,6 +16,8 @@ float32, with its warning for GPUs whose compute capability is below 7.0.
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -74,6 +76,7 @@ def start(request: Request) -> None:
     add_cuda_flags()
     _leave_alone_what_is_replaced()
     _use_gloo_for_nccl()
+    _repair_collectives_of_gloo()
     _run_static_graphs_on_the_cpu()
     replace_name("paddle.device.cuda.graphs:CoreCUDAGraph", None)
     paddle.device.set_device("gpu:0")
@@ -186,6 +189,69 @@ def _use_gloo_for_nccl() -> None:
             "nccl_version": lambda: _NCCL_VERSION,
         }
     )
+
+
+# NCCL has no such numbers; gloo ends the process.
+_NOT_SENT = {paddle.complex64, paddle.complex128, paddle.int16}
+
+_REDUCTIONS = {
+    "all_reduce",
+    "all_reduce_on_calc_stream",
+    "allreduce",
+    "reduce",
+    "reduce_on_calc_stream",
+}
+
+
+def _repair_collectives_of_gloo() -> None:
+    """Raise NCCL's errors where gloo would end the process, and reduce float16 in float32.
+
+    gloo's reductions of float16 are infinite (PaddlePaddle 3.3.1).
+    """
+
+    def checked(native: Function, name: str) -> Function:
+        @wraps(native)
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            for tensor in _tensors_of_gpus([*args, *kwargs.values()]):
+                if tensor.dtype in _NOT_SENT:
+                    raise NotImplementedError("This datatype in nccl is not supported.")
+                if not tensor.size:  # as PaddlePaddle's own check of NCCL's tensors
+                    raise ValueError("(InvalidArgument) Size of tensor should be greater than 0.")
+            group, *values = args
+            if name in _REDUCTIONS and _is_half(values):
+                return _reduced_in_float32(native, group, *values, **kwargs)
+            return native(*args, **kwargs)
+
+        return collective
+
+    for name, native in list(vars(core.ProcessGroup).items()):
+        if callable(native) and not name.startswith("_"):
+            replace_in_core({f"ProcessGroup.{name}": checked(native, name)})
+
+
+def _tensors_of_gpus(values: Iterable[object]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _tensors_of_gpus(value)
+        elif isinstance(value, paddle.Tensor) and value.place.is_gpu_place():
+            yield value
+
+
+def _is_half(values: Sequence[Any]) -> bool:
+    return (
+        bool(values) and isinstance(values[0], paddle.Tensor) and values[0].dtype == paddle.float16
+    )
+
+
+def _reduced_in_float32(
+    native: Function, group: object, tensor: Any, *args: Any, **kwargs: Any
+) -> Any:
+    with paddle.no_grad():
+        wide = tensor.cast(paddle.float32)
+        task = native(group, wide, *args, **kwargs)
+        task.wait()
+        paddle.assign(wide.cast(paddle.float16), tensor)
+    return task
 
 
 def _run_static_graphs_on_the_cpu() -> None:

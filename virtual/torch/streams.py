@@ -202,7 +202,22 @@ class CudaStream(Stream):
 
 def current_on_cuda(index: int) -> tuple[int, int, int]:
     """The id, the device index and the device type of a device's current stream."""
+    index = _existing(index)
     return _get_stream(index).stream_id, index, CUDA
+
+
+def default_on_cuda(index: int) -> tuple[int, int, int]:
+    return 0, _existing(index), CUDA
+
+
+def _existing(index: int) -> int:
+    """The index, or the current device's for a negative one; CUDA's error if there is no such GPU."""
+    if index < 0:
+        return in_use().current()
+    number = _compiled().visible()
+    if index >= number:
+        raise RuntimeError(f"Device index value {index} is out of index range [0, {number})")
+    return index
 
 
 def current_handle(index: int) -> int:

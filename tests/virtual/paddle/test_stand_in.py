@@ -228,8 +228,16 @@ PROCESSES = """
         dist.all_reduce(mean, op=dist.ReduceOp.AVG)
         dist.all_gather(parts, paddle.to_tensor(rank))
         dist.all_gather_object(objects, str(parts[0].place))
-        try: dist.alltoall([], [mean, mean])
-        except NotImplementedError as error: refused = "all_to_all" in str(error)
+        nothing, real = paddle.zeros([0]), paddle.ones([2])
+        calls = [lambda: dist.alltoall([], [mean, mean]), lambda: dist.all_reduce(real.cast("complex64")),
+            lambda: dist.all_gather([], real.cast("int16")), lambda: dist.all_gather([], nothing)]
+        refused = []
+        for call in calls:
+            try: call()
+            except (NotImplementedError, ValueError) as error: refused.append(str(error))
+        half = real.cast("float16")
+        dist.all_reduce(half)
+        assert half.tolist() == [2, 2] and half.dtype == paddle.float16
         told = paddle.get_device(), str(weights[0].place), [int(part) for part in parts], objects
         with open(os.path.join(os.environ["FOLDER"], str(rank)), "w") as file:
             json.dump([rank, *told, float(mean), refused, [weight.numpy().tolist() for weight in weights]], file)
@@ -249,12 +257,14 @@ def test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers(progra
             (tmp_path / str(index)).read_text()
         )
         assert (rank, device, place) == (index, f"gpu:{index}", f"Place(gpu:{index})")
-        assert (parts, objects, mean, refused) == (
-            [0, 1],
-            ["Place(gpu:0)", "Place(gpu:1)"],
-            1.5,
-            True,
-        )
+        assert (parts, objects, mean) == ([0, 1], ["Place(gpu:0)", "Place(gpu:1)"], 1.5)
+        words = [
+            "all_to_all",
+            "This datatype in nccl is not supported",
+            "This datatype in nccl is not supported",
+            "Size of tensor should be greater than 0",
+        ]
+        assert [word in error for word, error in zip(words, refused, strict=True)] == [True] * 4
         for weight in weights:
             np.testing.assert_allclose(weight, alone, rtol=1e-5, atol=1e-7)
 

@@ -46,6 +46,12 @@ def refused(rank):
         dist.all_reduce, x.int(), op=dist.ReduceOp.BAND
     )
     assert "not supported for NCCL process group" in error_of(dist.all_reduce, x.short())
+    assert "not supported for NCCL process group" in error_of(
+        dist.reduce_scatter_tensor, x[:1].cfloat(), x.cfloat()
+    )
+    assert "TypeError: Cannot use ReduceOp.AVG with boolean inputs" in error_of(
+        dist.all_reduce, x.bool(), op=dist.ReduceOp.AVG
+    )
     assert "does not support recvAnysource" in error_of(dist.recv, x)
     dist.all_reduce(x)
     assert x.tolist() == [2, 2]

@@ -58,7 +58,8 @@ struct PendingCopy {
     return data < static_cast<const char*>(from) + n && from < data + size && is_alive();
   }
   size_t hash() const { return std::hash<std::string_view>{}({data, size}); }
-  void write_values() const { memcpy(data, values.data(), size); }
+  bool is_within(const char* from, size_t n) const { return from <= data && data + size <= from + n; }
+  void write_values() const { memcpy(data, values.data(), values.size()); }
   void write_invalid_values() const {
     if (type == kBool) std::transform(values.begin(), values.end(), data, [](char b) { return !b; });
     else memset(data, at::isFloatingType(type) || at::isComplexType(type) ? 0xff : 0x81, size);
@@ -223,8 +224,10 @@ struct AsyncCopy {
     PendingCopy copy{host.storage().getWeakStorageImpl(), data(), host.nbytes(), host.scalar_type(), stream,
         ++number_of_copies, line, to_host};
     if (to_host) {
-      for (auto& other : pending)
+      for (auto& other : pending) {
         if (!other.to_host && other.overlaps(data(), host.nbytes())) other.is_used = true;
+        if (other.to_host && other.is_within(data(), host.nbytes())) other.values.clear();  // this copy overwrites them
+      }
       copy.values.assign(data(), data() + host.nbytes());
       copy.write_invalid_values();
       check_operations(true);

@@ -138,7 +138,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "getArchFlags": _arch_flags,
         **memory_functions.functions(),
         "getCurrentStream": streams.current_on_cuda,
-        "getDefaultStream": lambda index: (0, index, streams.CUDA),
+        "getDefaultStream": streams.default_on_cuda,
         "setStream": streams.set_on_cuda,
         "getCurrentRawStream": streams.current_handle,
     }

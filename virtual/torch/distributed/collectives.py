@@ -180,7 +180,7 @@ def _replace_coalescing() -> None:
         return native(self, device) if work is None else work
 
 
-_AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
+AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
@@ -194,8 +194,8 @@ def _replace_reduction(args: list[Any], parameters: Sequence[str]) -> bool:
     if factor is not None:
         _multiply_inputs(args, parameters, factor)
     first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
-    divides = bool(kind == _AVERAGE and first.dtype in _INTEGERS)
-    if divides or kind != _AVERAGE:
+    divides = bool(kind == AVERAGE and first.dtype in _INTEGERS)
+    if divides or kind != AVERAGE:
         args[position] = reduction_as_sum
     return divides
 

@@ -159,9 +159,9 @@ class ProcessGroupNCCL(metaclass=_NewestIsInstance):
 
 _NUMBERS = """
     int8 uint8 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2
-    complex64 complex128
 """
 _DTYPES = {torch.bool, *(getattr(torch, name) for name in _NUMBERS.split())}
+_TAKE_COMPLEX = {"allreduce_", "broadcast_", "reduce_"}  # as real numbers
 _BITWISE = {5: "BAND", 6: "BOR", 7: "BXOR"}  # as c10d::ReduceOp::RedOpType numbers them
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -174,7 +174,8 @@ def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
     for tensor in tensors:
         if not tensor.is_cuda:
             raise ValueError("Tensors must be CUDA and dense")
-        if tensor.dtype not in _DTYPES:
+        is_complex = tensor.is_complex() and name in _TAKE_COMPLEX
+        if not is_complex and tensor.dtype not in _DTYPES:
             raise TypeError(
                 f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}"
             )
@@ -185,7 +186,7 @@ def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
         raise ValueError("Expected list of tensors on the same device")
     if are_on_several_devices and name == "alltoall_":
         raise RuntimeError("Tensors must be on the same device")
-    _check_reductions(args)
+    _check_reductions(args, tensors)
     if name == "barrier":
         _check_gpus(group, _gpu_of_barrier(group, args[2]))
     elif tensors and name not in ("send", "recv_"):
@@ -207,12 +208,16 @@ def _check_contiguous(args: tuple[Any, ...]) -> None:
                 raise ValueError("Tensors must be contiguous")
 
 
-def _check_reductions(args: tuple[Any, ...]) -> None:
+def _check_reductions(args: tuple[Any, ...], tensors: Sequence[torch.Tensor]) -> None:
     for arg in args:
         if isinstance(arg, torch.ScriptObject) and str(arg._type()).endswith(".ReduceOp"):
             kind = torch.ops.xdevice_virtual.reduction(arg)[0]
             if kind in _BITWISE:
                 raise ValueError(f"Cannot use ReduceOp.{_BITWISE[kind]} with NCCL")
+            if kind == collectives.AVERAGE and any(
+                tensor.dtype == torch.bool for tensor in tensors
+            ):
+                raise TypeError("Cannot use ReduceOp.AVG with boolean inputs")
 
 
 _checked_gpus: dict[str, list[int]] = {}

@@ -129,6 +129,17 @@ def test_only_what_was_waited_for_arrives():
     assert (elsewhere + aside).tolist() == [2, 2]
 
 
+def test_an_earlier_copy_to_the_same_memory_does_not_show_before_the_later_one_arrives():
+    memory = torch.zeros(2, pin_memory=True)
+    memory.copy_(torch.ones(2, device="cuda"), non_blocking=True)
+    event = torch.cuda.current_stream().record_event()
+    memory.copy_(torch.full((2,), 2.0, device="cuda"), non_blocking=True)
+    event.synchronize()
+    assert all(map(math.isnan, memory.tolist()))
+    torch.cuda.synchronize()
+    assert memory.tolist() == [2, 2]
+
+
 def test_parts_of_memory_arrive_by_themselves(told):
     memory = torch.zeros(2, 3, pin_memory=True)
     memory[0].copy_(torch.ones(3, device="cuda"), non_blocking=True)

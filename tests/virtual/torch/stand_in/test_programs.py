@@ -157,6 +157,12 @@ def test_streams_come_from_pools_of_32():
     torch.cuda.empty_cache()
     with pytest.raises(RuntimeError, match="priority to be less than or equal to 0, got 1"):
         torch.cuda.Stream(priority=1)
+    for stream_of in (torch.cuda.current_stream, torch.cuda.default_stream):
+        assert stream_of(-1).device == torch.device("cuda", 0)
+        with pytest.raises(
+            RuntimeError, match=r"Device index value 2 is out of index range \[0, 2\)"
+        ):
+            stream_of(2)
 
 
 def test_random_numbers_are_the_devices_own():
