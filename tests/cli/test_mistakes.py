@@ -51,6 +51,7 @@ def run(tmp_path, python):
     ("run --backend nccl script.py", "no backend 'nccl'; there are"),
     ("run --env CartPole-v1 script.py", "'CartPole-v1' is unknown; there is tox"),
     ("run --virtual-gpus 65 script.py", "--virtual-gpus 65 is out of range; give an integer from 1 to 64"),
+    ("run --virtual-gpus 2 --backend numpy script.py", "numpy has no virtual GPUs; leave it out of --backend"),
     ("run chapter.md", "'chapter.md' is a chapter, not a script; type xdevice chapter chapter.md"),
     ("emulate lesson.ipynb", "'lesson.ipynb' is a chapter, not a script; type xdevice chapter lesson.ipynb"),
     ("run scrpt.py", "'scrpt.py' does not exist; did you mean 'script.py'?"),

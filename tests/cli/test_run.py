@@ -113,7 +113,10 @@ def test_one_script_under_every_framework(script, run_json):
 
 
 def test_a_framework_without_virtual_gpus_is_left_out_of_all():
-    code = "from xdevice.tools.cli.run import _with_virtual_gpus; print(_with_virtual_gpus(['torch', 'numpy']))"
+    code = (
+        "from xdevice.tools.cli.run import _with_virtual_gpus\n"
+        "print(_with_virtual_gpus(['torch', 'numpy'], are_chosen=False))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['torch']\n"
     assert done.stderr == "xdevice: numpy is left out: it has no virtual GPUs\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xdevice.contract import Request
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import find, registered
 from xdevice.framework.registry import entry_points_of
 from xdevice.hardware.virtual import GROUP
@@ -69,8 +69,7 @@ def main(options: argparse.Namespace) -> int:
         virtual_children.give_to_program(Request(options.virtual_gpus, source=source))
     names = _environments(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
-        if not options.backend:
-            names = _with_virtual_gpus(names)
+        names = _with_virtual_gpus(names, are_chosen=bool(options.backend))
         check_virtual_gpus(names)
     pythons, failed, interrupted = _pythons(names, options)
     children = [_child(name, python, program, options) for name, python in pythons.items()]
@@ -91,11 +90,16 @@ def main(options: argparse.Namespace) -> int:
     return int(has_failed or (options.strict and not report.agree))
 
 
-def _with_virtual_gpus(names: Sequence[str]) -> list[str]:
-    """The frameworks without those that have no virtual GPUs; a line on stderr names them."""
+def _with_virtual_gpus(names: Sequence[str], *, are_chosen: bool) -> list[str]:
+    """The frameworks without those that have no virtual GPUs; a line on stderr names them.
+
+    One that was chosen is not left out: it is an error.
+    """
     modules = entry_points_of(GROUP)
     for name in names:
         if name not in modules:
+            if are_chosen:
+                raise NotSupportedError(f"{name} has no virtual GPUs; leave it out of --backend")
             print(f"xdevice: {name} is left out: it has no virtual GPUs", file=sys.stderr)
     return [name for name in names if name in modules]
 
