@@ -71,14 +71,7 @@ def as_device(obj: DeviceLike) -> Device:
         return obj
     if isinstance(obj, TracedDevice):
         obj.unknown()  # always raises an error
-    device: Device | None
-    if isinstance(obj, str):
-        device = parse(obj)
-        if not is_common(device):
-            # the chosen framework may use this name for one of its GPUs
-            device = device_named(obj) or device
-    else:
-        device = device_named(obj)
+    device = device_named(obj)
     if device is None:
         if tensor_owner(obj) is not None:
             raise DeviceTypeError(
@@ -152,15 +145,14 @@ def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
 
 
 def device_named(obj: Any) -> Device | None:
-    """The device that a framework's own object names; ``None`` if the object is not a device.
-
-    A string may be one if the chosen framework's ``category(str)`` is ``device``.
-    """
+    """The device that a string or a native device names; ``None`` for any other object."""
     if isinstance(obj, str):
-        chosen = decided()
-        if chosen is None or chosen not in imported() or chosen.placement.category(str) != "device":
-            return None
-        return chosen.hardware.as_device(obj)
+        device = parse(obj)
+        chosen = None if is_common(device) else decided()
+        # the chosen framework may have a word of its own, or mean a GPU by ``cpu:1``
+        if chosen in imported() and chosen.load("hardware").has("device_named"):
+            device = chosen.hardware.device_named(obj)
+        return device
     known = known_of(type(obj))
     if known.category != "device" or known.backend is None:
         return None
