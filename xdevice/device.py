@@ -98,11 +98,13 @@ class Device:
             return True
         if isinstance(other, Device):
             return False  # equal devices are one object
-        # Upward, as in `__enter__`: the adapters know their frameworks' objects.
-        from xdevice.hardware import devices
-
         try:
-            device = devices.device_named(other)
+            device = parse(other) if isinstance(other, str) else None
+            if device is None or not is_common(device):
+                # upward, as in `__enter__`: the adapters know their frameworks' objects
+                from xdevice.hardware import devices
+
+                device = devices.device_named(other)
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if device is None else device is self

@@ -50,13 +50,9 @@ class FlatTree:
         with_static_parts: list[Node] = []
         appears_again = False
         leaves, opened = self.leaves, self._opened
-        cls: type | None = None
-        container = LEAF
         nodes = [tree]
         for node in nodes:  # the list grows meanwhile
-            if type(node) is not cls:
-                cls = type(node)
-                container = containers[cls]
+            container = containers[type(node)]
             if container is LEAF:
                 leaves.append(node)
             elif id(node) in opened:
