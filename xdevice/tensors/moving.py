@@ -180,29 +180,31 @@ def _leaves_to_move(
             if type(leaf) is not cls:
                 cls = type(leaf)
                 known = known_of(cls)
-                device_of = known.device_of
+                device_of, has_data = known.device_of, known.is_data
             try:
-                if device_of is not None and device_of(leaf) is target and not copy:
+                if device_of is None or (has_data is not None and has_data(leaf)):
+                    if not _has_to_move(leaf, known, flat.tree, target, copy):
+                        continue
+                elif device_of(leaf) is target and not copy:
                     continue
             except MixedDeviceError:
                 pass  # it is on several devices, and is moved to one
-            if _has_to_move(leaf, known, flat.tree, target, copy):
-                if known not in leaves:
-                    _check_move(leaf, known, flat.tree, target, copy)
-                    leaves[known] = {}
-                leaves[known][id(leaf)] = leaf
+            if known not in leaves:
+                _check_move(leaf, known, flat.tree, target, copy)
+                leaves[known] = {}
+            leaves[known][id(leaf)] = leaf
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
     return leaves
 
 
 def _has_to_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool | None) -> bool:
-    """Whether a leaf has to move that is no tensor on the target."""
-    if known.device_of is not None:
-        return known.is_data is None or leaf is tree or not is_data(leaf, known)
+    """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
     if known_leaf(leaf) is None:
         if leaf is tree:
             raise not_a_tensor(leaf)
+        return False
+    if leaf is not tree and is_data(leaf, known):
         return False
     devices = devices_of_leaf(leaf, known)
     if not devices:  # a model without parameters may have something else to move
@@ -223,7 +225,7 @@ def _check_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool
         native_of(owner, target)
     except DeviceNotFoundError as error:
         if leaf is not tree and owner.hardware.kinds() == ("cpu",):
-            raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
+            raise DeviceNotFoundError(f"{error}, or name it in skip=") from None
         raise
 
 
