@@ -4,12 +4,11 @@ from typing import Any
 
 from xdevice.contract import NativeDevice
 from xdevice.device import Device, check_index, is_common, parse
-from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.errors import DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.ownership import known_of, tensor_owner
 from xdevice.hardware.traced import TracedDevice
-from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.typing import DeviceLike
 
 __all__ = ["as_device", "cpu", "gpu"]
@@ -99,39 +98,16 @@ def native_of(owner: Backend, device: Device) -> NativeDevice:
 
 
 def require(owner: Backend, device: Device, details: str = "") -> None:
-    """Raise `DeviceNotFoundError` unless the framework has the device.
-
-    The error lists the framework's devices, followed by the details.
-    """
+    """Raise `DeviceNotFoundError`, which lists the framework's devices, unless it has this one."""
     if device.index >= owner.hardware.count(device.kind):
-        raise DeviceNotFoundError(_not_found(owner, device, details))
+        from xdevice.hardware.diagnosis import not_found  # only for an error
+
+        raise not_found(owner, device, details)
 
 
 def has_cpu(owner: Backend) -> bool:
     """Whether the framework computes on the CPU, too; some only support GPUs."""
     return "cpu" in owner.hardware.kinds()
-
-
-def _not_found(owner: Backend, device: Device, details: str) -> str:
-    """The message for a device that the framework does not have."""
-    problem = f"{device} does not exist under {owner}, which sees"
-    existing = devices_under(owner)
-    if not existing:
-        # reads the machine: only for an error
-        from xdevice.hardware.diagnosis import diagnose, facts_of
-
-        cause = diagnose(facts_of(owner))
-        why = f"{cause.reason}; {cause.cure}" if cause else "xdevice doctor may know why"
-        return f"{problem} no device{details}: {why}"
-    hint = "use one of these"
-    if device.kind == "gpu" and has_cpu(owner):
-        hint = why_none(owner) or f"use try_gpu({device.index}) to fall back to the CPU"
-        chosen = decided()
-        if chosen is not None and chosen != owner and owner.hardware.kinds() == ("cpu",):
-            call = f"xdevice.convert(x, {str(chosen)!r})"
-            hint = f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
-    names = [f"virtual {d}" if is_virtual(owner, d) else str(d) for d in existing]
-    return f"{problem} {', '.join(names)}{details}; {hint}"
 
 
 def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
