@@ -573,9 +573,9 @@ def test_skip_compares_whole_keys():
 
 
 def test_the_device_first_is_an_error_that_says_so():
-    with pytest.raises(xdevice.ArgumentTypeError, match=r"write to_device\(x, device\)"):
+    with pytest.raises(xdevice.DeviceTypeError, match=r"write to_device\(x, device\)"):
         xdevice.to_device("gpu", np.ones(2))
-    with pytest.raises(TypeError, match=r"write to_device\(x, device\)"):
+    with pytest.raises(TypeError, match=r"is not a device; write gpu"):
         xdevice.to_device("gpu", {"x": np.ones(2)})
 
 

@@ -74,7 +74,8 @@ def as_device(obj: DeviceLike) -> Device:
     if device is None:
         if tensor_owner(obj) is not None:
             raise DeviceTypeError(
-                "a tensor is not a device; write device_of(x), or like=x where a tensor is made"
+                "a tensor is not a device; write to_device(x, device), device_of(x), or like=x "
+                "where a tensor is made"
             )
         examples = "gpu(1), 'gpu:1' or a framework's own device object"
         raise DeviceTypeError(f"{shortened(obj)} is not a device; write {examples}")

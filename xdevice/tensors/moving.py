@@ -8,13 +8,12 @@ several devices.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
-    ArgumentTypeError,
     CopyNeededError,
     DeviceNotFoundError,
     MixedDeviceError,
@@ -26,7 +25,7 @@ from xdevice.errors import (
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Known, check_arrival, devices_of_tensors, known_of
-from xdevice.hardware.devices import as_device, is_device, native_of
+from xdevice.hardware.devices import as_device, native_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import check_dtypes_exist
 from xdevice.tensors.trees.leaves import (
@@ -38,7 +37,7 @@ from xdevice.tensors.trees.leaves import (
     move_with_own_method,
 )
 from xdevice.tensors.trees.questions import not_a_tensor
-from xdevice.tensors.trees.tree import FlatTree, Tree, at_path, is_leaf
+from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
 from xdevice.typing import DeviceLike
 
 __all__ = ["to_device"]
@@ -103,7 +102,7 @@ def to_device(
     elif isinstance(device, TracedDevice) and not copy:
         return obj  # the compiler moves it to the device of the traced tensor with which it is used
     else:
-        target = _as_target(device, obj)
+        target = as_device(device)
     known = known_of(type(obj))
     if copy is None and known.device_of is not None and known.backend is not None:
         # the common case: one tensor
@@ -120,20 +119,6 @@ def to_device(
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     moved_tree: T = move_tree(obj, target, copy, non_blocking, skip)
     return moved_tree
-
-
-def _as_target(device: DeviceLike, obj: Any) -> Device:
-    """The device to move ``obj`` to; the error for swapped arguments says so."""
-    try:
-        return as_device(device)
-    except XDeviceError:
-        if not is_device(obj):
-            raise
-        if not is_leaf(device) or known_of(type(device)).backend is not None:
-            raise ArgumentTypeError(
-                "to_device was given the device first; write to_device(x, device)"
-            ) from None
-        raise
 
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
