@@ -60,26 +60,17 @@ class ObjectContainer(Container):
         self.cls = cls
         self.base = base  # Python's own class, whose methods a subclass may have replaced
         self.slots = slots_of(cls)
-        self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
     def parts(self, node: Node) -> Parts:
-        parts = self.items(node)
-        if self.has_attributes:
-            parts += self.attributes(node).values()
-        return parts
+        return self.items(node) + list(self.attributes(node).values())
 
     def paths(self, node: Node) -> list[str]:
-        paths = self.item_paths(node)
-        if self.has_attributes:
-            paths += [f".{name}" for name in self.attributes(node)]
-        return paths
+        return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
+        attributes = self.attributes(node)
+        number_of_items = len(parts) - len(attributes)
         try:
-            if not self.has_attributes:
-                return self.with_items(node, parts)
-            attributes = self.attributes(node)
-            number_of_items = len(parts) - len(attributes)
             new_node = self.with_items(node, parts[:number_of_items])
         except TypeError as error:
             raise ArgumentError(
@@ -93,7 +84,7 @@ class ObjectContainer(Container):
         return new_node
 
     def attributes(self, node: Node) -> dict[str, Any]:
-        return attributes_of(node)
+        return attributes_of(node, self.slots)
 
     def items(self, node: Node) -> Parts:
         return []
@@ -149,7 +140,7 @@ class DictContainer(ObjectContainer):
         return super().rebuild(node, parts)
 
     def attributes(self, node: Node) -> dict[str, Any]:
-        attributes = attributes_of(node)
+        attributes = attributes_of(node, self.slots)
         return {} if attributes is node else attributes
 
     def items(self, node: Node) -> Parts:
@@ -163,8 +154,6 @@ class DictContainer(ObjectContainer):
         ]
 
     def static(self, node: Node) -> Parts:
-        if ATOMS.issuperset(map(type, dict.__iter__(node))):  # nearly always
-            return []
         return [key for key in dict.__iter__(node) if type(key) not in ATOMS]
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -246,10 +235,9 @@ def _flattened_by_optree(entry: Any, node: Node) -> NodeParts:
     return children, paths, lambda new: entry.unflatten_func(metadata, new), metadata
 
 
-def attributes_of(obj: Any) -> dict[str, Any]:
+def attributes_of(obj: Any, slots: dict[str, MemberDescriptorType]) -> dict[str, Any]:
     """The values in an object's ``__dict__`` and slots, by the names that are used there."""
     attributes: dict[str, Any] = getattr(obj, "__dict__", {})
-    slots = slots_of(type(obj))
     if not slots:
         return attributes
     attributes = dict(attributes)
