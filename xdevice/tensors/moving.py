@@ -8,6 +8,7 @@ several devices.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from xdevice.contract import Model, Tensor
@@ -157,12 +158,15 @@ def move_tree(
 def _leaves_to_move(
     flat: FlatTree, target: Device, copy: bool | None
 ) -> dict[Known, dict[int, Leaf]]:
-    """The leaves that are elsewhere, or are to be copied, by class and id; errors if one cannot move."""
+    """The leaves that are elsewhere, or are to be copied, by class and id.
+
+    An error if one of them may not move.
+    """
     leaves: dict[Known, dict[int, Leaf]] = {}
     leaf, cls = flat.tree, None
     try:
         for leaf in flat.leaves:
-            if type(leaf) is not cls:
+            if type(leaf) is not cls:  # asked once for several of a class in turn, to be quick
                 cls = type(leaf)
                 known = known_of(cls)
                 device_of, has_data = known.device_of, known.is_data
@@ -174,7 +178,7 @@ def _leaves_to_move(
                     continue
             except MixedDeviceError:
                 pass  # it is on several devices, and is moved to one
-            if known not in leaves:
+            if known not in leaves:  # the others of its class may move as well
                 _check_move(leaf, known, flat.tree, target, copy)
                 leaves[known] = {}
             leaves[known][id(leaf)] = leaf
@@ -214,22 +218,16 @@ def _check_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool
         raise
 
 
+@dataclass
 class _Move:
     """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
 
-    def __init__(
-        self,
-        leaves: dict[Known, dict[int, Leaf]],
-        target: Device,
-        copy: bool | None,
-        non_blocking: bool,
-    ) -> None:
-        self.leaves = leaves
-        self.target = target
-        self.copy = copy
-        self.non_blocking = non_blocking
-        self.new_leaves: dict[int, Leaf] = {}  # by the ids of the old ones
-        self.undo: list[Callable[[], object]] = []
+    leaves: dict[Known, dict[int, Leaf]]
+    target: Device
+    copy: bool | None
+    non_blocking: bool
+    new_leaves: dict[int, Leaf] = field(default_factory=dict)  # by the ids of the old ones
+    undo: list[Callable[[], object]] = field(default_factory=list)
 
     def run(self, flat: FlatTree) -> Tree:
         try:
