@@ -111,16 +111,6 @@ def has_cpu(owner: Backend) -> bool:
     return "cpu" in owner.hardware.kinds()
 
 
-def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
-    """All devices that the framework can use now, or those of one kind."""
-    kinds = owner.hardware.kinds() if kind is None else (kind,)
-    devices: list[Device] = []
-    for device_kind in kinds:
-        number = owner.hardware.count(device_kind)
-        devices += [Device(device_kind, index) for index in range(number)]
-    return devices
-
-
 def device_named(obj: Any) -> Device | None:
     """The device that a string or a native device names; ``None`` for any other object."""
     if isinstance(obj, str):

@@ -17,7 +17,8 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
-from xdevice.hardware.devices import devices_under, has_cpu
+from xdevice.hardware.devices import has_cpu
+from xdevice.hardware.questions import devices_under
 from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.machine import bare_uuid, gpus
 
