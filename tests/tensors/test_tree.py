@@ -296,10 +296,12 @@ def test_optree_nodes_are_opened_as_registered():
     optree.register_pytree_node(
         Node,
         lambda n: ((n.x,), n.static, ("x",)),
-        lambda static, kids: Node(*kids, static),
+        lambda static, kids: Node(*kids, *([] if static == "missing" else [static])),
         namespace=optree.registry.__GLOBAL_NAMESPACE,
     )
     try:
+        with pytest.raises(xdevice.ArgumentError, match="this Node cannot be rebuilt"):
+            xdevice.to_device(Node(np.ones(2), "missing"), "cpu", copy=True)
         original = Node(np.ones(2), "kept")
         moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
         assert moved.x is not original.x

@@ -73,9 +73,7 @@ class ObjectContainer(Container):
         try:
             new_node = self.with_items(node, parts[:number_of_items])
         except TypeError as error:
-            raise ArgumentError(
-                f"this {self.cls.__name__} cannot be rebuilt ({error}); pass its parts"
-            ) from error
+            raise _cannot_be_rebuilt(node, error) from error
         for name, value in zip(attributes, parts[number_of_items:], strict=True):
             if name in self.slots:
                 object.__setattr__(new_node, name, value)  # the class may be frozen
@@ -198,7 +196,14 @@ class SingleContainer(Container):
         return self._static
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
-        return self._rebuild(parts)
+        try:
+            return self._rebuild(parts)
+        except TypeError as error:
+            raise _cannot_be_rebuilt(node, error) from error
+
+
+def _cannot_be_rebuilt(node: Node, error: TypeError) -> ArgumentError:
+    return ArgumentError(f"this {type(node).__name__} cannot be rebuilt ({error}); pass its parts")
 
 
 def _find_container(cls: type) -> Container:
