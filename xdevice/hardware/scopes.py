@@ -3,9 +3,9 @@
 It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's
 native scope is entered as well, for its own factories. That is state of the *thread*, or under
 some frameworks of the process: held across an ``await`` or a ``yield`` it would leak into the code
-that runs meanwhile. So it is left alone
-where the ``with`` block is in a coroutine or generator. An `ExitStack` enters a scope from a plain
-function of its own, so in a coroutine it needs ``native=False``.
+that runs meanwhile. So it is left alone where the ``with`` statement is in a coroutine or generator.
+An `ExitStack` enters a scope from a plain function of its own, so in a coroutine it needs
+``native=False``.
 """
 
 from contextlib import AbstractContextManager
