@@ -103,12 +103,22 @@ def require(owner: Backend, device: Device, details: str = "") -> None:
     if device.index >= owner.hardware.count(device.kind):
         from xdevice.hardware.diagnosis import not_found  # only for an error
 
-        raise not_found(owner, device, details)
+        raise not_found(owner, device, devices_under(owner), details)
 
 
 def has_cpu(owner: Backend) -> bool:
     """Whether the framework computes on the CPU, too; some only support GPUs."""
     return "cpu" in owner.hardware.kinds()
+
+
+def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
+    """All devices that the framework can use now, or those of one kind."""
+    kinds = owner.hardware.kinds() if kind is None else (kind,)
+    devices: list[Device] = []
+    for device_kind in kinds:
+        number = owner.hardware.count(device_kind)
+        devices += [Device(device_kind, index) for index in range(number)]
+    return devices
 
 
 def device_named(obj: Any) -> Device | None:

@@ -17,8 +17,6 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import decided
-from xdevice.hardware.devices import has_cpu
-from xdevice.hardware.questions import devices_under
 from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.machine import bare_uuid, gpus
 
@@ -139,16 +137,17 @@ def diagnose(facts: Facts) -> Problem | None:
     return next(problems)
 
 
-def not_found(owner: Backend, device: Device, details: str) -> DeviceNotFoundError:
-    """The error for a device that the framework does not have; it lists those that it has."""
+def not_found(
+    owner: Backend, device: Device, existing: list[Device], details: str
+) -> DeviceNotFoundError:
+    """The error for a device that the framework does not have; it lists those that exist."""
     problem = f"{device} does not exist under {owner}, which sees"
-    existing = devices_under(owner)
     if not existing:
         cause = diagnose(facts_of(owner))
         why = f"{cause.reason}; {cause.cure}" if cause else "xdevice doctor may know why"
         return DeviceNotFoundError(f"{problem} no device{details}: {why}")
     hint = "use one of these"
-    if device.kind == "gpu" and has_cpu(owner):
+    if device.kind == "gpu" and "cpu" in owner.hardware.kinds():
         hint = why_none(owner) or f"use try_gpu({device.index}) to fall back to the CPU"
         chosen = decided()
         if chosen is not None and chosen != owner and owner.hardware.kinds() == ("cpu",):

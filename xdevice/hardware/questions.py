@@ -8,7 +8,7 @@ from xdevice.contract import Properties
 from xdevice.device import Device, as_kind
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, native_of, require
+from xdevice.hardware.devices import as_device, devices_under, native_of, require
 from xdevice.hardware.virtual import is_virtual, provider
 from xdevice.machine import host_memory
 from xdevice.typing import DeviceLike
@@ -152,13 +152,3 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     else:
         properties.update(owner.hardware.properties(device))
     return cast("Properties", properties)
-
-
-def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
-    """All devices that the framework can use now, or those of one kind."""
-    kinds = owner.hardware.kinds() if kind is None else (kind,)
-    devices: list[Device] = []
-    for device_kind in kinds:
-        number = owner.hardware.count(device_kind)
-        devices += [Device(device_kind, index) for index in range(number)]
-    return devices

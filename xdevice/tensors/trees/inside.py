@@ -6,6 +6,7 @@ cannot be pickled is not searched.
 
 import pickle
 import types
+from collections import deque
 from enum import Enum
 from typing import Any
 
@@ -13,6 +14,7 @@ from xdevice.contract import Tensor
 from xdevice.errors import NotATensorError
 from xdevice.framework.ownership import Known, known_of
 from xdevice.tensors.trees.containers import (
+    LEAF,
     Container,
     DictContainer,
     Node,
@@ -22,7 +24,7 @@ from xdevice.tensors.trees.containers import (
 )
 from xdevice.tensors.trees.skip import Skip
 
-HINT = (
+_HINT = (
     "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 )
 
@@ -32,7 +34,7 @@ DATA = (
     *(type(None), str, bytes, bytearray, memoryview, int, float, complex, range, type, Enum),
     *(types.FunctionType, types.ModuleType, types.CodeType),
 )
-MAX_SEARCHED_OBJECTS = 20_000
+_MAX_SEARCHED_OBJECTS = 20_000
 
 
 def check_static_parts(container: Container, node: Node, skipped: Skip | None) -> None:
@@ -67,7 +69,7 @@ def tensors_in(obj: Any) -> list[Tensor]:
     except (NotATensorError, RecursionError):
         raise NotATensorError(
             f"an object of type {type(obj).__name__} has too much in it to be searched for "
-            f"tensors; {HINT}"
+            f"tensors; {_HINT}"
         ) from None
     except Exception:  # what a class of the user raises while it is pickled
         pass
@@ -96,7 +98,7 @@ class _Search(pickle.Pickler):
         if issubclass(cls, DATA):
             return True
         self._number += 1
-        if self._number > MAX_SEARCHED_OBJECTS:
+        if self._number > _MAX_SEARCHED_OBJECTS:
             raise NotATensorError
         known = self._known.get(cls) or self._known.setdefault(cls, known_of(cls))
         if known.backend is None:
@@ -124,8 +126,31 @@ class _Search(pickle.Pickler):
 
 
 def check_nothing_inside(leaf: Any) -> None:
-    tensors = tensors_in(leaf)
-    if tensors:
-        from xdevice.tensors.trees.questions import holds_a_tensor  # only for an error
+    for tensor in tensors_in(leaf):
+        name, path = type(leaf).__name__, _path_in(leaf, tensor)
+        category, cls = known_of(type(tensor)).category, type(tensor).__name__
+        found = f"{name}{path} is a {category} ({cls})"
+        if not path:
+            found = f"an object of type {name} holds a {category} ({cls})"
+        raise NotATensorError(f"{found}, and xdevice cannot rebuild {name} objects; {_HINT}")
 
-        raise holds_a_tensor(leaf, tensors[0])
+
+def _path_in(obj: Any, tensor: Tensor) -> str:
+    """The shortest path to a tensor through attributes and containers; empty if there is none."""
+    visited: set[int] = set()
+    queue: deque[tuple[str, Any]] = deque([("", obj)])
+    while queue and len(visited) < _MAX_SEARCHED_OBJECTS:
+        path, node = queue.popleft()
+        if node is tensor:
+            return path
+        if id(node) in visited or issubclass(type(node), DATA) or known_of(type(node)).backend:
+            continue
+        visited.add(id(node))
+        container = containers[type(node)].of(node)
+        if container is LEAF:
+            attributes = attributes_of(node, slots_of(type(node)))
+            parts = {f".{name}": value for name, value in attributes.items()}
+        else:
+            parts = dict(zip(container.paths(node), container.parts(node), strict=True))
+        queue += [(path + step, part) for step, part in parts.items()]
+    return ""

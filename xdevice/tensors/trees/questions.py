@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotATensorError, listed, several_devices
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Known, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device
-from xdevice.tensors.trees.containers import LEAF, attributes_of, containers, slots_of
-from xdevice.tensors.trees.inside import DATA, HINT, MAX_SEARCHED_OBJECTS
 from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, framework_of, is_data, known_leaf
 from xdevice.tensors.trees.tree import FlatTree, Tree, is_leaf
 
@@ -112,37 +108,6 @@ def not_a_tensor(obj: Tree) -> NotATensorError:
         return NotATensorError(f"no tensor in this {type_name}: it is empty")
     contents = [f"{path} is of type {type(leaf).__name__}" for path, leaf in leaves]
     return NotATensorError(f"no tensor in this {type_name}: {_shortened(contents)}")
-
-
-def holds_a_tensor(leaf: Leaf, tensor: Tensor) -> NotATensorError:
-    """The error for an object that is not opened, and has this tensor or model in it."""
-    name, path = type(leaf).__name__, _path_in(leaf, tensor)
-    category, cls = known_of(type(tensor)).category, type(tensor).__name__
-    found = f"{name}{path} is a {category} ({cls})"
-    if not path:
-        found = f"an object of type {name} holds a {category} ({cls})"
-    return NotATensorError(f"{found}, and xdevice cannot rebuild {name} objects; {HINT}")
-
-
-def _path_in(obj: Any, tensor: Tensor) -> str:
-    """The shortest path to a tensor through attributes and containers; empty if there is none."""
-    visited: set[int] = set()
-    queue: deque[tuple[str, Any]] = deque([("", obj)])
-    while queue and len(visited) < MAX_SEARCHED_OBJECTS:
-        path, node = queue.popleft()
-        if node is tensor:
-            return path
-        if id(node) in visited or issubclass(type(node), DATA) or known_of(type(node)).backend:
-            continue
-        visited.add(id(node))
-        container = containers[type(node)].of(node)
-        if container is LEAF:
-            attributes = attributes_of(node, slots_of(type(node)))
-            parts = {f".{name}": value for name, value in attributes.items()}
-        else:
-            parts = dict(zip(container.paths(node), container.parts(node), strict=True))
-        queue += [(path + step, part) for step, part in parts.items()]
-    return ""
 
 
 def _shortened(items: list[str], most: int = 5) -> str:
