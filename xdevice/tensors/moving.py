@@ -172,6 +172,7 @@ def _leaves_to_move(
                 device_of, has_data = known.device_of, known.is_data
             try:
                 if device_of is None or (has_data is not None and has_data(leaf)):
+                    # a model, an object that moves itself, or plain data
                     if not _has_to_move(leaf, known, flat.tree, target, copy):
                         continue
                 elif device_of(leaf) is target and not copy:
