@@ -170,6 +170,7 @@ def _leaves_to_move(
                 cls = type(leaf)
                 known = known_of(cls)
                 device_of, has_data = known.device_of, known.is_data
+                of_class = leaves.get(known)
             try:
                 if device_of is None or (has_data is not None and has_data(leaf)):
                     # a model, an object that moves itself, or plain data
@@ -179,10 +180,10 @@ def _leaves_to_move(
                     continue
             except MixedDeviceError:
                 pass  # it is on several devices, and is moved to one
-            if known not in leaves:  # the others of its class may move as well
+            if of_class is None:  # the others of its class may move as well
                 _check_move(leaf, known, flat.tree, target, copy)
-                leaves[known] = {}
-            leaves[known][id(leaf)] = leaf
+                of_class = leaves[known] = {}
+            of_class[id(leaf)] = leaf
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
     return leaves
@@ -304,7 +305,7 @@ class _Move:
             sources = {key: placement.copy(x) for key, x in sources.items()}
         self.new_leaves |= sources
         # asked again: a model may have moved other tensors in place, such as its optimizer's
-        origins = {key: _origin(x, owner) for key, x in sources.items()}
+        origins = {key: _origin(x, placement.device_of) for key, x in sources.items()}
         elsewhere = {key: x for key, x in sources.items() if origins[key] is not self.target}
 
         def move_back() -> None:  # those that the framework has moved in place
@@ -318,10 +319,10 @@ class _Move:
         self.new_leaves.update(zip(elsewhere, moved, strict=True))
 
 
-def _origin(tensor: Tensor, owner: Backend) -> Device | None:
+def _origin(tensor: Tensor, device_of: Callable[[Tensor], Device]) -> Device | None:
     """Where the tensor is; ``None`` if it is on several devices."""
     try:
-        return owner.placement.device_of(tensor)
+        return device_of(tensor)
     except MixedDeviceError:
         return None
 

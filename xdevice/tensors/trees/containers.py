@@ -60,17 +60,23 @@ class ObjectContainer(Container):
         self.cls = cls
         self.base = base  # Python's own class, whose methods a subclass may have replaced
         self.slots = slots_of(cls)
+        self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
     def parts(self, node: Node) -> Parts:
-        return self.items(node) + list(self.attributes(node).values())
+        parts = self.items(node)
+        if self.has_attributes:
+            parts += self.attributes(node).values()
+        return parts
 
     def paths(self, node: Node) -> list[str]:
         return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
-        attributes = self.attributes(node)
-        number_of_items = len(parts) - len(attributes)
         try:
+            if not self.has_attributes:
+                return self.with_items(node, parts)
+            attributes = self.attributes(node)
+            number_of_items = len(parts) - len(attributes)
             new_node = self.with_items(node, parts[:number_of_items])
         except TypeError as error:
             raise _cannot_be_rebuilt(node, error) from error

@@ -20,7 +20,8 @@ class Skip:
         names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
         self._steps = frozenset(step for name in names for step in _steps_to(name))
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
-        self._containers: dict[int, Container] = {}  # by the ids of what they open
+        # by the id of a container: how it is opened, its parts, and the steps to them
+        self._opened: dict[int, tuple[Container, Parts, list[str]]] = {}
         for name in names:
             self._follow(f"{name}", tree)
             self._follow(f".{name}", tree)  # `x.y` is the attribute `.x` of the tree's root
@@ -28,8 +29,8 @@ class Skip:
     def _follow(self, path: str, node: Node) -> None:
         """Note what is left of a path in each container on it: in the last one, it is a step."""
         self._places.add((id(node), path))
-        container = self._container(node)
-        for step, part in zip(container.paths(node), container.parts(node), strict=True):
+        _, parts, steps = self._open(node)
+        for step, part in zip(steps, parts, strict=True):
             if path.startswith(step):
                 self._follow(path.removeprefix(step), part)
 
@@ -37,11 +38,10 @@ class Skip:
         """Whether a part, or a static field, of the container is left out: ``.x``, ``[0]``."""
         return step in self._steps or (id(node), step) in self._places
 
-    def open(self, node: Node) -> Container:
+    def rest_of(self, node: Node) -> Container:
         """How the container is opened without what is skipped."""
-        container = self._container(node)
-        parts, paths = container.parts(node), container.paths(node)
-        skipped = [i for i, step in enumerate(paths) if self.leaves_out(node, step)]
+        container, parts, steps = self._open(node)
+        skipped = [i for i, step in enumerate(steps) if self.leaves_out(node, step)]
         if not skipped:
             return container
         rest = [i for i in range(len(parts)) if i not in skipped]
@@ -51,13 +51,14 @@ class Skip:
                 new_parts.insert(i, parts[i])
             return container.rebuild(node, new_parts)
 
-        rest_parts, rest_paths = [parts[i] for i in rest], [paths[i] for i in rest]
-        return SingleContainer(rest_parts, rest_paths, rebuild, container.static(node))
+        rest_parts, rest_steps = [parts[i] for i in rest], [steps[i] for i in rest]
+        return SingleContainer(rest_parts, rest_steps, rebuild, container.static(node))
 
-    def _container(self, node: Node) -> Container:
-        if id(node) not in self._containers:
-            self._containers[id(node)] = containers[type(node)].of(node)
-        return self._containers[id(node)]
+    def _open(self, node: Node) -> tuple[Container, Parts, list[str]]:
+        if id(node) not in self._opened:
+            container = containers[type(node)].of(node)
+            self._opened[id(node)] = container, container.parts(node), container.paths(node)
+        return self._opened[id(node)]
 
 
 def _steps_to(name: object) -> tuple[str, ...]:

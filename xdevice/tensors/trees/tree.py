@@ -58,7 +58,7 @@ class FlatTree:
                 appears_again = True
             else:
                 if skipped is not None:
-                    container = skipped.open(node)
+                    container = skipped.rest_of(node)
                 # The usual classes are opened here: a method takes longer than all the rest.
                 parts: Collection[Any] = node
                 if container is DICT:
