@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
 from functools import total_ordering
-from types import TracebackType
+from typing import Any
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
 from xdevice.integers import as_integer
@@ -125,15 +125,10 @@ class Device:
         scopes.enter(self, self)
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         from xdevice.hardware import scopes
 
-        scopes.leave(self, error_type, error, traceback)
+        scopes.leave(self, *error)
 
 
 def parse(spelling: str) -> Device:

@@ -23,8 +23,9 @@ from xdevice.framework.adapters import Backend, find, registered
 from xdevice.framework.choosing import use
 from xdevice.framework.installing import install_command, is_installed, package_of
 from xdevice.framework.registry import entry_points_of
+from xdevice.hardware.devices import devices_under
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
-from xdevice.hardware.questions import count, devices_under, properties_of
+from xdevice.hardware.questions import count, properties_of
 from xdevice.hardware.virtual import GROUP
 from xdevice.machine import usable_threads
 from xdevice.tools.launcher.texts import exit_text, printable

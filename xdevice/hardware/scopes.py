@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from sys import _getframe  # no public function is as quick
 from threading import get_ident
-from types import TracebackType
 from typing import Any
 
 from xdevice.device import Device
@@ -75,13 +74,8 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         enter(self, self.device, self.native)
         return self.device
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        leave(self, error_type, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        leave(self, *error)
 
 
 @dataclass(slots=True, eq=False)
@@ -146,12 +140,7 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
     _open.set((*_open.get(), open_scope))
 
 
-def leave(
-    manager: object,
-    error_type: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-) -> None:
+def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened in this thread or task.
 
     A generator leaves one of generators: its caller may have entered the same device.
@@ -178,4 +167,4 @@ def leave(
     # a generator may be closed in another task, while its caller still has the scope
     open_scope.closed = in_generator
     if open_scope.native is not None:
-        open_scope.native.__exit__(error_type, error, traceback)
+        open_scope.native.__exit__(*error)
