@@ -128,7 +128,7 @@ class Device:
     def __exit__(self, *error: Any) -> None:
         from xdevice.hardware import scopes
 
-        scopes.leave(self, *error)
+        scopes.leave(self, error)
 
 
 def parse(spelling: str) -> Device:

@@ -75,7 +75,7 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         return self.device
 
     def __exit__(self, *error: Any) -> None:
-        leave(self, *error)
+        leave(self, error)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +140,7 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
     _open.set((*_open.get(), open_scope))
 
 
-def leave(manager: object, *error: Any) -> None:
+def leave(manager: object, error: tuple[Any, ...]) -> None:
     """Close the last scope that this context manager has opened in this thread or task.
 
     A generator leaves one of generators: its caller may have entered the same device.
