@@ -180,9 +180,9 @@ def _leaves_to_move(
                     continue
             except MixedDeviceError:
                 pass  # it is on several devices, and is moved to one
-            if of_class is None:  # the others of its class may move as well
+            if of_class is None or known.backend is None:  # one of a framework's class is enough
                 _check_move(leaf, known, flat.tree, target, copy)
-                of_class = leaves[known] = {}
+                of_class = leaves.setdefault(known, {})
             of_class[id(leaf)] = leaf
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
