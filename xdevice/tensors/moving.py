@@ -181,7 +181,7 @@ def _leaves_to_move(
             except MixedDeviceError:
                 pass  # it is on several devices, and is moved to one
             if of_class is None or known.backend is None:  # one of a framework's class is enough
-                _check_move(leaf, known, flat.tree, target, copy)
+                _check_move(leaf, known, flat, target, copy)
                 of_class = leaves.setdefault(known, {})
             of_class[id(leaf)] = leaf
     except XDeviceError as error:
@@ -203,7 +203,9 @@ def _has_to_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: boo
     return bool(copy) or devices != {target}
 
 
-def _check_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool | None) -> None:
+def _check_move(
+    leaf: Leaf, known: Known, flat: FlatTree, target: Device, copy: bool | None
+) -> None:
     """Raise an error if a leaf may not move, or its framework does not have the device."""
     if copy is False:
         category = "object" if known.category == "movable" else known.category
@@ -215,7 +217,7 @@ def _check_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool
     try:
         native_of(owner, target)
     except DeviceNotFoundError as error:
-        if leaf is not tree and owner.hardware.kinds() == ("cpu",):
+        if len(flat.leaves) > 1 and owner.hardware.kinds() == ("cpu",):
             raise DeviceNotFoundError(f"{error}, or name it in skip=") from None
         raise
 
