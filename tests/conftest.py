@@ -118,7 +118,7 @@ def plug_in(request):
     """For a test whose framework needs its plug-in: skipped if it has none and cannot compile it."""
     frameworks = {backend_of(request.node)} - {None} or folders_of(request.path)
     for name in frameworks if plugins.compiler() is None else ():
-        virtual = xdevice.backend(name).load("virtual")
+        virtual = xdevice.backend(name).load_unprepared("virtual")
         recipe = virtual.recipe() if virtual.has("recipe") else None
         if recipe and not plugins.find(recipe):
             pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")

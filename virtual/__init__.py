@@ -150,7 +150,7 @@ def enable_requested(owner: Backend) -> None:
         if owner in virtual_counts or owner in _without:
             return
         request = asked()
-        if request.number and owner.load("virtual").has("enable"):
+        if request.number and owner.load_unprepared("virtual").has("enable"):
             _enable(owner, request)
         else:
             _without.add(owner)
@@ -163,21 +163,21 @@ def leave_out(framework: str) -> None:
 
 def _enable(owner: Backend, request: Request) -> None:
     request, copy_bus = visible_devices.seen(request), bus.requested()
-    adapter_has = owner.load("virtual").has
-    hidden_by = request.stand_in and adapter_has("hides_gpus") and owner.virtual.hides_gpus()
+    virtual = owner.load_unprepared("virtual")
+    hidden_by = request.stand_in and virtual.has("hides_gpus") and virtual.hides_gpus()
     if hidden_by and not children.has_warned("HIDDEN"):
         print(f"xdevice: {hidden_by} hides the virtual GPUs from {owner}", file=sys.stderr)
     if hidden_by or not request.number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if request.races and not adapter_has("find_races"):
+    if request.races and not virtual.has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
     fits_process.check(owner)
-    owner.virtual.enable(request)
+    virtual.enable(request)
     if request.races:
-        owner.virtual.find_races()
+        virtual.find_races()
     fits_process.begin(owner)
     if request.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"
@@ -222,7 +222,7 @@ def apply_environment() -> None:
 
 
 def why_none(owner: Backend) -> str:
-    capability = owner.load("virtual")
+    capability = owner.load_unprepared("virtual")
     if not asked().number or capability.has("enable"):
         return ""
     return f"{owner} has no virtual GPUs: {capability.why_not('enable')}"

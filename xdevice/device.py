@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from functools import total_ordering
-from types import TracebackType
+from typing import Any
 
 from xdevice.errors import DeviceSpellingError, DeviceTypeError, XDeviceError, shortened
 from xdevice.integers import as_integer
@@ -88,11 +87,6 @@ class Device:
     def __reduce__(self) -> tuple[type[Device], tuple[str, int]]:
         return Device, (self.kind, self.index)
 
-    def __copy__(self, memo: object = None) -> Device:
-        return self
-
-    __deepcopy__ = __copy__
-
     def __setattr__(self, name: str, value: object) -> None:
         raise FrozenInstanceError(f"cannot set {name!r}: a Device never changes; build another one")
 
@@ -106,14 +100,13 @@ class Device:
             return False  # equal devices are one object
         try:
             device = parse(other) if isinstance(other, str) else None
-        except XDeviceError:  # malformed
-            return NotImplemented
-        if device is None or not is_common(device):
-            # upward, as in `__enter__`: the adapters know their frameworks' objects
-            from xdevice.hardware import devices
+            if device is None or not is_common(device):
+                # upward, as in `__enter__`: the adapters know their frameworks' objects
+                from xdevice.hardware import devices
 
-            with suppress(XDeviceError):  # of a framework that cannot be used
-                device = devices.device_named(other) or device
+                device = devices.device_named(other)
+        except XDeviceError:  # malformed, or of a framework that cannot be used
+            return NotImplemented
         return NotImplemented if device is None else device is self
 
     def __hash__(self) -> int:  # in Python, so that compilers of Python code can trace it
@@ -132,15 +125,10 @@ class Device:
         scopes.enter(self, self)
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         from xdevice.hardware import scopes
 
-        scopes.leave(self, error_type, error, traceback)
+        scopes.leave(self, error)
 
 
 def parse(spelling: str) -> Device:

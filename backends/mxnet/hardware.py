@@ -42,11 +42,13 @@ def _new_context(device: Device) -> NativeDevice:
 native = replaced_gpus.cached(_new_context)
 
 
-def as_device(native: mx.Context | str) -> Device:
-    if isinstance(native, str):  # cpu(1001), as MXNet prints a context
-        device = Device(native)
-    else:  # cpu_pinned and cpu_shared are kinds of their own
-        device = Device(native.device_type, native.device_id)
+def as_device(native: mx.Context) -> Device:
+    # cpu_pinned and cpu_shared are kinds of their own
+    return device_named(f"{native.device_type}({native.device_id})")
+
+
+def device_named(name: str) -> Device:
+    device = Device(name)  # it reads cpu(1001), as MXNet prints a context
     index = device.index - FIRST_VIRTUAL
     if device.kind == "cpu" and 0 <= index < replaced_gpus.number:
         return Device("gpu", index)

@@ -29,8 +29,7 @@ def category(cls: type) -> Category | None:
         return "tensor"
     if issubclass(cls, (Block, ParameterDict)):
         return "model"
-    # a string may be what MXNet prints for a context
-    return "device" if cls is str or issubclass(cls, mx.Context) else None
+    return "device" if issubclass(cls, mx.Context) else None
 
 
 def device_of(tensor: Tensor) -> Device:

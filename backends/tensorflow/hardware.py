@@ -56,11 +56,14 @@ def native(device: Device) -> str:
     return f"/{_type_of(device.kind)}:{device.index}"
 
 
+def device_named(name: str) -> Device:
+    # without a slash it is not TensorFlow's name, but xdevice's
+    return named(name) if name.startswith("/") else Device(name)
+
+
 def as_device(
-    native: str | tf.DeviceSpec | tf.config.LogicalDevice | tf.config.PhysicalDevice,
+    native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.PhysicalDevice,
 ) -> Device:
-    if isinstance(native, str):  # without a slash it is not TensorFlow's name, but xdevice's
-        return named(native) if native.startswith("/") else Device(native)
     if isinstance(native, tf.config.PhysicalDevice):
         index = 0  # the logical devices of earlier physical ones come first
         for visible in tf.config.get_visible_devices(native.device_type):

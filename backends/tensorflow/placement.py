@@ -54,8 +54,6 @@ _device_by_name: dict[str, Device] = {}  # by the name that tensors give it
 
 
 def category(cls: type) -> Category | None:
-    if cls is str:  # TensorFlow's own devices are strings, such as /CPU:1
-        return "device"
     categories: Iterator[Category] = (
         category for category, classes in _CATEGORIES.items() if issubclass(cls, classes)
     )

@@ -1,8 +1,10 @@
 """Where tensors and models are, and how they move."""
 
 import contextlib
+import gc
 import itertools
 import re
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,7 +52,7 @@ from xdevice.testing.contract.promises import (
     same_values,
     values,
 )
-from xdevice.testing.contract.trees import shape_of, trees
+from xdevice.testing.contract.trees import Boxes, shape_of, trees
 
 ROUTES = list(itertools.permutations((cpu(), FIRST, SECOND), 2))
 EACH_ROUTE = pytest.mark.parametrize(
@@ -487,6 +489,19 @@ class SeveralPlacements(Promises):
         with pytest.raises(InterruptedError, match="halfway"):
             to_device([halfway], SECOND)
         assert devices_of(halfway) == {home()}
+
+    def test_a_moved_tree_is_freed_at_once(self, backend: str) -> None:
+        with home():
+            tree = [Boxes(ones(2)), ones(3)]
+        gc.disable()  # a GPU's memory is scarce, and cycles are collected late
+        try:
+            moved = to_device(tree, SECOND)
+            box = weakref.ref(moved[0])
+            assert box() is not tree[0]
+            del moved
+            assert box() is None
+        finally:
+            gc.enable()
 
     @needs("model")
     def test_a_model_is_moved_back_if_its_tree_cannot_be_rebuilt(

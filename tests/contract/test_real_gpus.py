@@ -21,7 +21,7 @@ except xdevice.VirtualDeviceError as error:
 
 @pytest.fixture(autouse=True)
 def can_have_virtual_gpus(backend):
-    if not backend.load("virtual").has("enable"):
+    if not backend.load_unprepared("virtual").has("enable"):
         pytest.skip(f"{backend} has no virtual GPUs, whatever real ones there are")
 
 

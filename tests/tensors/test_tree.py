@@ -296,10 +296,12 @@ def test_optree_nodes_are_opened_as_registered():
     optree.register_pytree_node(
         Node,
         lambda n: ((n.x,), n.static, ("x",)),
-        lambda static, kids: Node(*kids, static),
+        lambda static, kids: Node(*kids, *([] if static == "missing" else [static])),
         namespace=optree.registry.__GLOBAL_NAMESPACE,
     )
     try:
+        with pytest.raises(xdevice.ArgumentError, match="this Node cannot be rebuilt"):
+            xdevice.to_device(Node(np.ones(2), "missing"), "cpu", copy=True)
         original = Node(np.ones(2), "kept")
         moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
         assert moved.x is not original.x
@@ -573,9 +575,9 @@ def test_skip_compares_whole_keys():
 
 
 def test_the_device_first_is_an_error_that_says_so():
-    with pytest.raises(xdevice.ArgumentTypeError, match=r"write to_device\(x, device\)"):
+    with pytest.raises(xdevice.DeviceTypeError, match=r"write to_device\(x, device\)"):
         xdevice.to_device("gpu", np.ones(2))
-    with pytest.raises(TypeError, match=r"write to_device\(x, device\)"):
+    with pytest.raises(TypeError, match=r"is not a device; write gpu"):
         xdevice.to_device("gpu", {"x": np.ones(2)})
 
 

@@ -10,6 +10,7 @@ from xdevice.framework.adapters import registered
 from xdevice.framework.registry import ORDER
 
 MAY_BE_LEFT_OUT = {
+    "device_named",
     "is_data",
     "is_tracing",
     "stream",
@@ -21,8 +22,9 @@ MAY_BE_LEFT_OUT = {
     "memory_use",
     "move_many",
     "as_attribute",
-}  # no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its uses, no arrays
-# that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking
+}  # no names of its own, no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its
+# uses, no arrays that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is
+# lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 

@@ -110,16 +110,7 @@ from xdevice.virtual import paddle as paddle_virtual
 from xdevice.virtual import tensorflow as tensorflow_virtual
 from xdevice.virtual import torch as torch_virtual
 
-hardware: list[contract.Hardware] = [
-    torch_hardware,
-    tensorflow_hardware,
-    paddle_hardware,
-    mxnet_hardware,
-    jax_hardware,
-    numpy_hardware,
-    cupy_hardware,
-    array_api_strict_hardware,
-]
+hardware: list[contract.Hardware] = [tensorflow_hardware, mxnet_hardware]
 streams: list[contract.Streams] = [jax_streams, mxnet_streams]
 numerics: list[contract.Numerics] = [
     torch_numerics,
@@ -209,6 +200,70 @@ class Like(Generic[F]):
 
 def check_each(given: contract.Capabilities) -> None:
     """The functions of modules that leave out others of their capability."""
+    Like(given.hardware.build).check(
+        torch_hardware.build,
+        paddle_hardware.build,
+        jax_hardware.build,
+        numpy_hardware.build,
+        cupy_hardware.build,
+        array_api_strict_hardware.build,
+    )
+    Like(given.hardware.kinds).check(
+        torch_hardware.kinds,
+        paddle_hardware.kinds,
+        jax_hardware.kinds,
+        numpy_hardware.kinds,
+        cupy_hardware.kinds,
+        array_api_strict_hardware.kinds,
+    )
+    Like(given.hardware.count).check(
+        torch_hardware.count,
+        paddle_hardware.count,
+        jax_hardware.count,
+        numpy_hardware.count,
+        cupy_hardware.count,
+        array_api_strict_hardware.count,
+    )
+    Like(given.hardware.native).check(
+        torch_hardware.native,
+        paddle_hardware.native,
+        jax_hardware.native,
+        numpy_hardware.native,
+        cupy_hardware.native,
+        array_api_strict_hardware.native,
+    )
+    Like(given.hardware.as_device).check(
+        torch_hardware.as_device,
+        paddle_hardware.as_device,
+        jax_hardware.as_device,
+        numpy_hardware.as_device,
+        cupy_hardware.as_device,
+        array_api_strict_hardware.as_device,
+    )
+    Like(given.hardware.scope).check(
+        torch_hardware.scope,
+        paddle_hardware.scope,
+        jax_hardware.scope,
+        numpy_hardware.scope,
+        cupy_hardware.scope,
+        array_api_strict_hardware.scope,
+    )
+    Like(given.hardware.synchronize).check(
+        torch_hardware.synchronize,
+        paddle_hardware.synchronize,
+        jax_hardware.synchronize,
+        numpy_hardware.synchronize,
+        cupy_hardware.synchronize,
+        array_api_strict_hardware.synchronize,
+    )
+    Like(given.hardware.properties).check(
+        torch_hardware.properties,
+        paddle_hardware.properties,
+        jax_hardware.properties,
+        numpy_hardware.properties,
+        cupy_hardware.properties,
+        array_api_strict_hardware.properties,
+    )
     Like(given.placement.category).check(
         torch_placement.category,
         tensorflow_placement.category,

@@ -57,7 +57,7 @@ class TestOfChild(pytest.Item):
     """A test that a child process has run, with all its parameters."""
 
     def setup(self):
-        virtual = xdevice.backend(self.path.parents[1].name).load("virtual")
+        virtual = xdevice.backend(self.path.parents[1].name).load_unprepared("virtual")
         recipe = virtual.recipe() if virtual.has("recipe") else None
         if recipe and not plugins.compiler() and not plugins.find(recipe):
             pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")

@@ -197,7 +197,7 @@ def plug_in(backend: Backend) -> Answer:
     Empty if the framework needs no plug-in.
     """
     folder = sys.argv[2]
-    capability = backend.load("virtual")
+    capability = backend.load_unprepared("virtual")
     try:
         recipe = capability.recipe() if capability.has("recipe") else None
     except NotSupportedError as error:  # this version, or this system

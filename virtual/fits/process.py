@@ -159,7 +159,7 @@ def check(owner: Backend) -> None:
 
 def check_is_measured(owner: Backend) -> None:
     """Raise an error if the memory that the framework's virtual GPUs use cannot be measured."""
-    virtual = owner.load("virtual")
+    virtual = owner.load_unprepared("virtual")
     if virtual.has("enable") and not virtual.has("measure_memory"):
         raise NotSupportedError(
             f"xdevice fits is not known under {owner}: its virtual GPUs do not have the "

@@ -47,20 +47,21 @@ class Hardware(Protocol):
         Creates no GPU context.
         """
 
-    def native(self, device: Device) -> NativeDevice: ...
+    def native(self, device: Device, /) -> NativeDevice: ...
     def as_device(self, native: NativeDevice) -> Device:
         """The device of a native device.
 
         Without an index, it is the framework's current device.
-
-        A framework whose names for its devices are to be understood says so by
-        `Placement.category`, which is ``device`` for ``str``. The core reads a
-        string that names ``cpu:0``, a GPU or a TPU itself. It passes on every
-        other one. For one that this framework does not use, return
-        ``Device(native)``.
         """
 
-    def scope(self, device: Device) -> Block:
+    def device_named(self, name: str) -> Device:
+        """The device that this string names; ``Device(name)`` if the framework does not use it.
+
+        For a framework with names of its own. The core reads a string that
+        names ``cpu:0``, a GPU or a TPU itself, and passes on every other one.
+        """
+
+    def scope(self, device: Device, /) -> Block:
         """A new native context, in which native factories use the device."""
 
     def synchronize(self, devices: Sequence[Device]) -> None:

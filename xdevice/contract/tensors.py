@@ -110,7 +110,10 @@ class Models(Protocol):
         """
 
     def move_model(self, model: Model, device: Device) -> Model:
-        """Move the model, in place if the framework moves it in place."""
+        """Move the model, in place if the framework moves it in place.
+
+        A copy may be there already.
+        """
 
     def keep(self, model: Model) -> Callable[[], None]:
         """A function that restores the model's tensors as they are now.

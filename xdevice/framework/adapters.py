@@ -101,21 +101,23 @@ class Backend(str, contract.Capabilities):
     def load(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute, between `before_loading` and `after_loading`."""
         capability: Capability | None = self.__dict__.get(name)
-        if capability is not None:
-            return capability
-        # `before_loading` gives a framework its virtual GPUs, for which it loads that capability
-        has_callbacks = name not in contract.PROVIDED
-        for callback in before_loading if has_callbacks else ():
-            callback(self)
+        if capability is None:
+            for callback in before_loading:
+                callback(self)
+            capability = self.load_unprepared(name)
+            for callback in after_loading:
+                callback(self)
+        return capability
+
+    def load_unprepared(self, name: str) -> Capability:
+        """The same without the callbacks: they give a framework its virtual GPUs by ``virtual``."""
         reasons = getattr(self.adapter, "CANNOT", {})
         # with a reason, the module may need what this version of the framework
         # lacks
         module = None if name in reasons else _module(self, name)
         # `setdefault`: threads that load it at once get one object
-        capability = self.__dict__.setdefault(name, Capability(name, self, module, reasons))
-        for callback in after_loading if has_callbacks else ():
-            callback(self)
-        return capability
+        loaded: Capability = self.__dict__.setdefault(name, Capability(name, self, module, reasons))
+        return loaded
 
     def unload(self) -> None:
         """Forget the capabilities and native devices, which are prepared again when next used."""
@@ -228,10 +230,9 @@ def is_being_imported(module: ModuleType | None) -> bool:
 
 def _module(owner: Backend, capability: str) -> ModuleType | None:
     """The module with the capability's functions; ``None`` if there is none."""
-    if capability in contract.PROVIDED:
-        provided = entry_points_of(contract.PROVIDED[capability]).get(str(owner))
-        if provided is not None:
-            return import_for(owner, provided)
+    provided = entry_points_of(contract.PROVIDED.get(capability, "")).get(str(owner))
+    if provided is not None:
+        return import_for(owner, provided)
     path = f"{owner.adapter.__name__}.{capability}"
     if not hasattr(owner.adapter, "__path__") or find_spec(path) is None:
         return None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
 from typing import Any, Literal
 
 from xdevice.contract import Category, Tensor
@@ -59,9 +58,8 @@ class Known:
                 self.is_data = backend.placement.is_data
 
 
-# Modules with a framework's name whose adapter does not load: a user's own
-# file, for example.
-_unusable: dict[Backend, ModuleType] = {}
+# Those whose adapter does not load: the module may be a user's own file of that name.
+_unusable: set[Backend] = set()
 
 # The classes that no framework owned, with the frameworks that were imported then: the answer is
 # valid until another one is imported.
@@ -100,16 +98,16 @@ known_of = classes.__getitem__
 def usable(cls: type) -> Iterator[Backend]:
     """The imported frameworks that may own the class: those with an adapter that loads."""
     for owner in imported():
-        module = sys.modules.get(owner)
-        if module is None or _unusable.get(owner) is module:
+        if owner in _unusable:
             continue
         try:
             _ = owner.placement.category
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
                 raise  # the object is the framework's
-            if isinstance(error, BrokenBackendError) and not is_being_imported(module):
-                _unusable[owner] = module
+            is_broken = isinstance(error, BrokenBackendError)
+            if is_broken and not is_being_imported(sys.modules.get(owner)):
+                _unusable.add(owner)
         else:
             yield owner
 

@@ -4,12 +4,11 @@ from typing import Any
 
 from xdevice.contract import NativeDevice
 from xdevice.device import Device, check_index, is_common, parse
-from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
+from xdevice.errors import DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.ownership import known_of, tensor_owner
 from xdevice.hardware.traced import TracedDevice
-from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.typing import DeviceLike
 
 __all__ = ["as_device", "cpu", "gpu"]
@@ -71,18 +70,12 @@ def as_device(obj: DeviceLike) -> Device:
         return obj
     if isinstance(obj, TracedDevice):
         obj.unknown()  # always raises an error
-    device: Device | None
-    if isinstance(obj, str):
-        device = parse(obj)
-        if not is_common(device):
-            # the chosen framework may use this name for one of its GPUs
-            device = device_named(obj) or device
-    else:
-        device = device_named(obj)
+    device = device_named(obj)
     if device is None:
         if tensor_owner(obj) is not None:
             raise DeviceTypeError(
-                "a tensor is not a device; write device_of(x), or like=x where a tensor is made"
+                "a tensor is not a device; write to_device(x, device), device_of(x), or like=x "
+                "where a tensor is made"
             )
         examples = "gpu(1), 'gpu:1' or a framework's own device object"
         raise DeviceTypeError(f"{shortened(obj)} is not a device; write {examples}")
@@ -106,39 +99,16 @@ def native_of(owner: Backend, device: Device) -> NativeDevice:
 
 
 def require(owner: Backend, device: Device, details: str = "") -> None:
-    """Raise `DeviceNotFoundError` unless the framework has the device.
-
-    The error lists the framework's devices, followed by the details.
-    """
+    """Raise `DeviceNotFoundError`, which lists the framework's devices, unless it has this one."""
     if device.index >= owner.hardware.count(device.kind):
-        raise DeviceNotFoundError(_not_found(owner, device, details))
+        from xdevice.hardware.diagnosis import not_found  # only for an error
+
+        raise not_found(owner, device, devices_under(owner), details)
 
 
 def has_cpu(owner: Backend) -> bool:
     """Whether the framework computes on the CPU, too; some only support GPUs."""
     return "cpu" in owner.hardware.kinds()
-
-
-def _not_found(owner: Backend, device: Device, details: str) -> str:
-    """The message for a device that the framework does not have."""
-    problem = f"{device} does not exist under {owner}, which sees"
-    existing = devices_under(owner)
-    if not existing:
-        # reads the machine: only for an error
-        from xdevice.hardware.diagnosis import diagnose, facts_of
-
-        cause = diagnose(facts_of(owner))
-        why = f"{cause.reason}; {cause.cure}" if cause else "xdevice doctor may know why"
-        return f"{problem} no device{details}: {why}"
-    hint = "use one of these"
-    if device.kind == "gpu" and has_cpu(owner):
-        hint = why_none(owner) or f"use try_gpu({device.index}) to fall back to the CPU"
-        chosen = decided()
-        if chosen is not None and chosen != owner and owner.hardware.kinds() == ("cpu",):
-            call = f"xdevice.convert(x, {str(chosen)!r})"
-            hint = f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
-    names = [f"virtual {d}" if is_virtual(owner, d) else str(d) for d in existing]
-    return f"{problem} {', '.join(names)}{details}; {hint}"
 
 
 def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
@@ -152,15 +122,14 @@ def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
 
 
 def device_named(obj: Any) -> Device | None:
-    """The device that a framework's own object names; ``None`` if the object is not a device.
-
-    A string may be one if the chosen framework's ``category(str)`` is ``device``.
-    """
+    """The device that a string or a native device names; ``None`` for any other object."""
     if isinstance(obj, str):
-        chosen = decided()
-        if chosen is None or chosen not in imported() or chosen.placement.category(str) != "device":
-            return None
-        return chosen.hardware.as_device(obj)
+        device = parse(obj)
+        chosen = None if is_common(device) else decided()
+        # the chosen framework may have a word of its own, or mean a GPU by ``cpu:1``
+        if chosen in imported() and chosen.load("hardware").has("device_named"):
+            device = chosen.hardware.device_named(obj)
+        return device
     known = known_of(type(obj))
     if known.category != "device" or known.backend is None:
         return None

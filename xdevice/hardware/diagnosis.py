@@ -13,8 +13,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from xdevice.contract import Build
-from xdevice.errors import NotSupportedError
+from xdevice.device import Device
+from xdevice.errors import DeviceNotFoundError, NotSupportedError
 from xdevice.framework.adapters import Backend
+from xdevice.framework.choosing import decided
+from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.machine import bare_uuid, gpus
 
 if TYPE_CHECKING:
@@ -132,6 +135,26 @@ def diagnose(facts: Facts) -> Problem | None:
         [_unexplained(facts)],
     )
     return next(problems)
+
+
+def not_found(
+    owner: Backend, device: Device, existing: list[Device], details: str
+) -> DeviceNotFoundError:
+    """The error for a device that the framework does not have; it lists those that exist."""
+    problem = f"{device} does not exist under {owner}, which sees"
+    if not existing:
+        cause = diagnose(facts_of(owner))
+        why = f"{cause.reason}; {cause.cure}" if cause else "xdevice doctor may know why"
+        return DeviceNotFoundError(f"{problem} no device{details}: {why}")
+    hint = "use one of these"
+    if device.kind == "gpu" and "cpu" in owner.hardware.kinds():
+        hint = why_none(owner) or f"use try_gpu({device.index}) to fall back to the CPU"
+        chosen = decided()
+        if chosen is not None and chosen != owner and owner.hardware.kinds() == ("cpu",):
+            call = f"xdevice.convert(x, {str(chosen)!r})"
+            hint = f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
+    names = [f"virtual {d}" if is_virtual(owner, d) else str(d) for d in existing]
+    return DeviceNotFoundError(f"{problem} {', '.join(names)}{details}; {hint}")
 
 
 def _makers_of_gpus(facts: Facts) -> set[str]:

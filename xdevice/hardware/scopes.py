@@ -1,10 +1,11 @@
 """``scope(device)``: where new tensors go, within a block.
 
 It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's
-native scope is entered as well, for its own factories. That is state of the *thread*: held across
-an ``await`` or a ``yield`` it would leak into the code that runs meanwhile. So it is left alone
-where the ``with`` block is in a coroutine or generator. An `ExitStack` enters a scope from a plain
-function of its own, so in a coroutine it needs ``native=False``.
+native scope is entered as well, for its own factories. That is state of the *thread*, or under
+some frameworks of the process: held across an ``await`` or a ``yield`` it would leak into the code
+that runs meanwhile. So it is left alone where the ``with`` statement is in a coroutine or generator.
+An `ExitStack` enters a scope from a plain function of its own, so in a coroutine it needs
+``native=False``.
 """
 
 from contextlib import AbstractContextManager
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from sys import _getframe  # no public function is as quick
 from threading import get_ident
-from types import FrameType, TracebackType
 from typing import Any
 
 from xdevice.device import Device
@@ -34,10 +34,9 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
     It belongs to this thread or task, and to tasks started inside it. xdevice's factories always
     follow it. The chosen framework's own factories follow it in ordinary code, but not where the
-    ``with`` statement is in a coroutine or generator: their scope belongs to the thread, or under
-    some frameworks to the process, and would leak into other tasks. While a generator that holds a
-    scope is suspended, its caller sees the scope. Existing tensors are not moved. Scopes may be
-    nested and reused.
+    ``with`` statement is in a coroutine or generator. While a generator that holds a scope is
+    suspended, its caller sees the scope. Existing tensors are not moved. Scopes may be nested and
+    reused.
 
     Parameters
     ----------
@@ -75,13 +74,8 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         enter(self, self.device, self.native)
         return self.device
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        leave(self, error_type, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        leave(self, error)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,7 +86,7 @@ class _OpenScope:
     device: Device
     backend: Backend
     native: AbstractContextManager[Any] | None  # the framework's own scope
-    generator: int  # the id of the frame that has the `with` statement; 0 outside of generators
+    in_generator: bool  # whether the `with` statement is in a generator
     thread: int
     closed: bool = False
 
@@ -106,9 +100,7 @@ _in_use = False
 
 def innermost() -> Device | None:
     """The device of the innermost scope; ``None`` outside of scopes."""
-    if not _in_use:
-        return None
-    open_scope = _innermost()
+    open_scope = _innermost() if _in_use else None
     return None if open_scope is None else open_scope.device
 
 
@@ -135,40 +127,35 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         require(chosen, device)
         _in_use = True
         chosen.scope_devices.add(device)
-    frame = _getframe(2)  # that of the `with` statement
+    flags = _getframe(2).f_code.co_flags  # of the code with the `with` statement
     if native is None:
-        native = not frame.f_code.co_flags & _CAN_BE_SUSPENDED
+        native = not flags & _CAN_BE_SUSPENDED
     native_scope: AbstractContextManager[Any] | None = None
     if native:
         # a new one: some frameworks cannot leave a scope that is entered twice
         native_scope = chosen.hardware.scope(device)
         native_scope.__enter__()
-    generator = _id_if_generator(frame)
-    open_scope = _OpenScope(manager, device, chosen, native_scope, generator, get_ident())
+    in_generator = bool(flags & _IN_GENERATOR)
+    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator, get_ident())
     _open.set((*_open.get(), open_scope))
 
 
-def leave(
-    manager: object,
-    error_type: type[BaseException] | None,
-    error: BaseException | None,
-    traceback: TracebackType | None,
-) -> None:
+def leave(manager: object, error: tuple[Any, ...]) -> None:
     """Close the last scope that this context manager has opened in this thread or task.
 
-    If the ``with`` statement is in a generator, it is the one that was opened there: the
-    caller of the generator may have entered the same device.
+    A generator leaves one of generators: its caller may have entered the same device.
     """
-    generator = _id_if_generator(_getframe(2))
+    in_generator = bool(_getframe(2).f_code.co_flags & _IN_GENERATOR)
     stack = _open.get()
-    i = len(stack) - 1
-    while i >= 0 and (stack[i].manager is not manager or stack[i].generator != generator):
-        i -= 1
-    if i < 0:
+    for i in reversed(range(len(stack))):
+        open_scope = stack[i]
+        is_same = open_scope.manager is manager and open_scope.in_generator == in_generator
+        if is_same and not open_scope.closed:
+            break
+    else:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
-    open_scope = stack[i]
     inner_scopes = stack[i + 1 :]
     for inner in inner_scopes:
         if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
@@ -177,12 +164,7 @@ def leave(
                 "still open; leave that first"
             )
     _open.set(stack[:i] + inner_scopes)
-    if open_scope.generator:
-        # a generator may be closed in another task, while its caller still has the scope
-        open_scope.closed = True
+    # a generator may be closed in another task, while its caller still has the scope
+    open_scope.closed = in_generator
     if open_scope.native is not None:
-        open_scope.native.__exit__(error_type, error, traceback)
-
-
-def _id_if_generator(frame: FrameType) -> int:
-    return id(frame) if frame.f_code.co_flags & _IN_GENERATOR else 0
+        open_scope.native.__exit__(*error)

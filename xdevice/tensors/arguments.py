@@ -10,6 +10,7 @@ from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
     UnknownPlacementError,
+    XDeviceError,
     did_you_mean,
     shortened,
 )
@@ -363,3 +364,26 @@ def _tensors_in(data: Sequence[Any], depth: int = 0) -> Iterator[Tensor]:
                 yield from _tensors_in(value, depth + 1)
         elif tensor_owner(value) is not None:
             yield value
+
+
+def check_dtypes_exist(
+    tensors: list[Tensor], device: Device, owner: Backend, error: Exception
+) -> None:
+    """Raise an error if a move failed because the device lacks a dtype, as Apple's GPUs lack float64."""
+    if isinstance(error, XDeviceError) or not owner.load("creation").has("ones"):
+        return
+    memory = owner.load("memory")
+    if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):
+        return
+    try:
+        owner.creation.ones((1,), owner.creation.dtype("float32"), device)
+    except Exception:  # the device itself has failed, and has no dtype at all
+        return
+    for tensor in tensors:
+        try:
+            owner.creation.ones((1,), tensor.dtype, device)
+        except Exception:  # each framework raises its own
+            raise ArgumentError(
+                f"{device} has no {tensor.dtype} under {owner}, so a tensor of that dtype cannot "
+                "be moved to it; convert it first"
+            ) from error

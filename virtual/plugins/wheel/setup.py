@@ -21,7 +21,7 @@ from xdevice._version import __version__
 from xdevice.framework.adapters import find
 
 framework = os.environ["FRAMEWORK"]
-library = find(framework).virtual.recipe().name
+library = find(framework).load_unprepared("virtual").recipe().name
 distribution = packages_distributions()[framework][0]
 release = version(distribution).partition("+")[0]
 package = f"xdevice_plugins_{framework}"

@@ -7,15 +7,17 @@ containers: dicts, lists, tuples, deques and sets, dataclasses, attrs classes an
 How a container is opened is found out once: register its class before.
 """
 
+from __future__ import annotations
+
 import sys
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Collection
+from collections.abc import Callable
+from functools import partial
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
 
 from xdevice.contract import NodeParts
 from xdevice.errors import ArgumentError, in_one_line, shortened
-from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, known_of, usable
 
 Node: TypeAlias = Any
@@ -25,7 +27,34 @@ Parts: TypeAlias = list[Any]
 
 
 class Container:
-    """How objects of one class are opened; here, of a class that has only attributes."""
+    """How objects of one class are opened; here, a leaf, which has no parts."""
+
+    def of(self, node: Node) -> Container:
+        """How this object is opened."""
+        return self
+
+    def parts(self, node: Node) -> Parts:
+        """What it contains, in a fixed order."""
+        return []
+
+    def paths(self, node: Node) -> list[str]:
+        """What to write after the container for each part: ``[0]``, ``['x']``, ``.x``."""
+        return []
+
+    def static(self, node: Node) -> Parts:
+        """What a rebuilt container keeps as it is, and might hold a tensor."""
+        return []
+
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        """A new container of the same class, without a call of its ``__init__``."""
+        return node
+
+
+class ObjectContainer(Container):
+    """An object with attributes: a dataclass, an attrs class or a `types.SimpleNamespace`.
+
+    A subclass has items as well: its parts are the items, and then the attributes.
+    """
 
     def __init__(self, cls: Any, base: Any = object) -> None:
         self.cls = cls
@@ -34,25 +63,15 @@ class Container:
         self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
     def parts(self, node: Node) -> Parts:
-        """The items, and then the values of the attributes, in a fixed order."""
         parts = self.items(node)
         if self.has_attributes:
             parts += self.attributes(node).values()
         return parts
 
     def paths(self, node: Node) -> list[str]:
-        """What to write after the container for each part: ``[0]``, ``['x']``, ``.x``."""
-        paths = self.item_paths(node)
-        if self.has_attributes:
-            paths += [f".{name}" for name in self.attributes(node)]
-        return paths
-
-    def static(self, node: Node) -> Parts:
-        """What a rebuilt container keeps as it is, and might hold a tensor."""
-        return []
+        return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
-        """A new container of the same class, without a call of its ``__init__``."""
         try:
             if not self.has_attributes:
                 return self.with_items(node, parts)
@@ -60,9 +79,7 @@ class Container:
             number_of_items = len(parts) - len(attributes)
             new_node = self.with_items(node, parts[:number_of_items])
         except TypeError as error:
-            raise ArgumentError(
-                f"this {self.cls.__name__} cannot be rebuilt ({error}); pass its parts"
-            ) from error
+            raise _cannot_be_rebuilt(node, error) from error
         for name, value in zip(attributes, parts[number_of_items:], strict=True):
             if name in self.slots:
                 object.__setattr__(new_node, name, value)  # the class may be frozen
@@ -71,7 +88,7 @@ class Container:
         return new_node
 
     def attributes(self, node: Node) -> dict[str, Any]:
-        return attributes_of(node)
+        return attributes_of(node, self.slots)
 
     def items(self, node: Node) -> Parts:
         return []
@@ -86,11 +103,7 @@ class Container:
         return make.__new__(self.cls)
 
 
-Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
-"""How a container is opened, the container, and its parts."""
-
-
-class SequenceContainer(Container):
+class SequenceContainer(ObjectContainer):
     """A list, tuple, deque, set or frozenset."""
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
@@ -122,7 +135,7 @@ class SequenceContainer(Container):
         return new_node
 
 
-class DictContainer(Container):
+class DictContainer(ObjectContainer):
     """A dict. Some, ``AttrDict`` by name, are their own attributes: ``self.__dict__ = self``."""
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
@@ -131,7 +144,7 @@ class DictContainer(Container):
         return super().rebuild(node, parts)
 
     def attributes(self, node: Node) -> dict[str, Any]:
-        attributes = attributes_of(node)
+        attributes = attributes_of(node, self.slots)
         return {} if attributes is node else attributes
 
     def items(self, node: Node) -> Parts:
@@ -145,8 +158,6 @@ class DictContainer(Container):
         ]
 
     def static(self, node: Node) -> Parts:
-        if ATOMS.issuperset(map(type, dict.__iter__(node))):  # nearly always
-            return []
         return [key for key in dict.__iter__(node) if type(key) not in ATOMS]
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -162,52 +173,60 @@ class DictContainer(Container):
 
 
 class RegisteredContainer(Container):
-    """A class that is registered with optree, or with the framework ``owner``."""
+    """A class that is registered with optree or a framework, with the function that flattens it."""
 
-    def __init__(self, cls: type, owner: Backend | None) -> None:
-        super().__init__(cls)
-        self.has_attributes = False
-        self.owner = owner
+    def __init__(self, flatten: Callable[[Node], NodeParts]) -> None:
+        self.flatten = flatten
 
-    def flatten_one_level(self, node: Node) -> NodeParts:
-        if self.owner is not None:
-            return self.owner.models.flatten_one_level(node)
-        entry = _optree_entry(self.cls)
-        children, metadata, *names = entry.flatten_func(node)
-        children = list(children)
-        entries = names[0] if names and names[0] is not None else range(len(children))
-        paths = [
-            f".{e}" if isinstance(e, str) and e.isidentifier() else f"[{e!r}]" for e in entries
-        ]
-        return children, paths, lambda new: entry.unflatten_func(metadata, new), metadata
+    def of(self, node: Node) -> Container:
+        parts, paths, unflatten, fields = self.flatten(node)
+        return SingleContainer(parts, paths, unflatten, [fields])
 
-    def items(self, node: Node) -> Parts:
-        return self.flatten_one_level(node)[0]
 
-    def item_paths(self, node: Node) -> list[str]:
-        return self.flatten_one_level(node)[1]
+class SingleContainer(Container):
+    """How one object is opened, whose class may make its parts anew each time."""
+
+    def __init__(
+        self, parts: Parts, paths: list[str], rebuild: Callable[[Parts], Node], static: Parts
+    ) -> None:
+        self._parts, self._paths, self._static = parts, paths, static
+        self._rebuild = rebuild
+
+    def parts(self, node: Node) -> Parts:
+        return self._parts
+
+    def paths(self, node: Node) -> list[str]:
+        return self._paths
 
     def static(self, node: Node) -> Parts:
-        return [self.flatten_one_level(node)[3]]
+        return self._static
 
-    def with_items(self, node: Node, items: Parts) -> Node:
-        return self.flatten_one_level(node)[2](items)
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        try:
+            return self._rebuild(parts)
+        except TypeError as error:
+            raise _cannot_be_rebuilt(node, error) from error
+
+
+def _cannot_be_rebuilt(node: Node, error: TypeError) -> ArgumentError:
+    return ArgumentError(f"this {type(node).__name__} cannot be rebuilt ({error}); pass its parts")
 
 
 def _find_container(cls: type) -> Container:
     if known_of(cls).category is not None:
         return LEAF
     if cls.__module__ not in ("builtins", "collections"):
-        if _optree_entry(cls) is not None:
-            return RegisteredContainer(cls, None)
+        entry = _optree_entry(cls)
+        if entry is not None:
+            return RegisteredContainer(partial(_flattened_by_optree, entry))
         for owner in usable(cls):
             if owner.load("models").has("is_node") and owner.models.is_node(cls):
-                return RegisteredContainer(cls, owner)
+                return RegisteredContainer(owner.models.flatten_one_level)
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):
             return container(cls, base)
     has_fields = hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")
-    return Container(cls) if has_fields or issubclass(cls, SimpleNamespace) else LEAF
+    return ObjectContainer(cls) if has_fields or issubclass(cls, SimpleNamespace) else LEAF
 
 
 def _optree_entry(cls: type) -> Any:
@@ -219,10 +238,17 @@ def _optree_entry(cls: type) -> Any:
     return entry if getattr(getattr(entry, "kind", None), "name", "") == "CUSTOM" else None
 
 
-def attributes_of(obj: Any) -> dict[str, Any]:
+def _flattened_by_optree(entry: Any, node: Node) -> NodeParts:
+    children, metadata, *names = entry.flatten_func(node)
+    children = list(children)
+    entries = names[0] if names and names[0] is not None else range(len(children))
+    paths = [f".{e}" if isinstance(e, str) and e.isidentifier() else f"[{e!r}]" for e in entries]
+    return children, paths, lambda new: entry.unflatten_func(metadata, new), metadata
+
+
+def attributes_of(obj: Any, slots: dict[str, MemberDescriptorType]) -> dict[str, Any]:
     """The values in an object's ``__dict__`` and slots, by the names that are used there."""
     attributes: dict[str, Any] = getattr(obj, "__dict__", {})
-    slots = slots_of(type(obj))
     if not slots:
         return attributes
     attributes = dict(attributes)
@@ -245,12 +271,12 @@ def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
     }
 
 
-_CONTAINERS: dict[Any, type[Container]] = {
+_CONTAINERS: dict[Any, type[ObjectContainer]] = {
     **dict.fromkeys((OrderedDict, defaultdict, dict), DictContainer),
     **dict.fromkeys((tuple, list, deque, set, frozenset), SequenceContainer),
 }
 
-LEAF = Container(object)
+LEAF = Container()
 """For the classes whose objects are not opened."""
 
 LIST = SequenceContainer(list, list)

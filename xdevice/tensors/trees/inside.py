@@ -15,10 +15,12 @@ from xdevice.errors import NotATensorError
 from xdevice.framework.ownership import Known, known_of
 from xdevice.tensors.trees.containers import (
     LEAF,
+    Container,
+    DictContainer,
     Node,
-    RegisteredContainer,
     attributes_of,
     containers,
+    slots_of,
 )
 from xdevice.tensors.trees.skip import Skip
 
@@ -35,21 +37,20 @@ DATA = (
 _MAX_SEARCHED_OBJECTS = 20_000
 
 
-def check_static_parts(node: Node, skipped: Skip | None) -> None:
+def check_static_parts(container: Container, node: Node, skipped: Skip | None) -> None:
     """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
     These are a dict's keys, and what a registered class stores beside its parts.
     """
-    container = containers[type(node)]
     if not any(map(tensors_in, container.static(node))):
         return
     name = type(node).__name__
-    if not isinstance(container, RegisteredContainer):
+    if isinstance(containers[type(node)], DictContainer):
         raise NotATensorError(
             f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
         )
     moving = container.paths(node)
-    attributes = attributes_of(node)
+    attributes = attributes_of(node, slots_of(type(node)))
     fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
     for field in fields or [""]:
         if skipped is None or not skipped.leaves_out(node, f".{field}"):
@@ -145,9 +146,10 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         if id(node) in visited or issubclass(type(node), DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
-        container = containers[type(node)]
+        container = containers[type(node)].of(node)
         if container is LEAF:
-            parts = {f".{name}": value for name, value in attributes_of(node).items()}
+            attributes = attributes_of(node, slots_of(type(node)))
+            parts = {f".{name}": value for name, value in attributes.items()}
         else:
             parts = dict(zip(container.paths(node), container.parts(node), strict=True))
         queue += [(path + step, part) for step, part in parts.items()]

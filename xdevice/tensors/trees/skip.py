@@ -4,73 +4,61 @@ from collections.abc import Collection
 from typing import Any
 
 from xdevice.errors import in_one_line
-from xdevice.tensors.trees.containers import Container, Node, Opened, Parts, containers
+from xdevice.tensors.trees.containers import Container, Node, Parts, SingleContainer, containers
 
 
 class Skip:
     """The parts to leave out: those of a name in every container, and those at a path.
 
-    A path names a part of one container. If the container appears again, the part is left
-    out there, too. What is not in the tree is no error: a key may be absent in some batches.
+    In ``{"x": [{"mask": a}], "mask": b}``, ``mask`` names two parts, and ``['x'][0]['mask']`` one.
+    A path is followed to the last container on it, and noted with that container: if the
+    container appears again, the part is left out there, too. What is not in the tree is no error:
+    a key may be absent in some batches.
     """
 
     def __init__(self, tree: Any, skip: Collection[str | int]) -> None:
         names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
         self._steps = frozenset(step for name in names for step in _steps_to(name))
-        self._parts: dict[int, tuple[Node, list[tuple[str, Any]]]] = {}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
+        # by the id of a container: how it is opened, its parts, and the steps to them
+        self._opened: dict[int, tuple[Container, Parts, list[str]]] = {}
         for name in names:
-            self._mark(tree, f"{name}")
-            self._mark(tree, f".{name}")  # `x.y` is the attribute `.x` of the tree's root
+            self._follow(f"{name}", tree)
+            self._follow(f".{name}", tree)  # `x.y` is the attribute `.x` of the tree's root
 
-    def _mark(self, node: Node, path: str) -> None:
-        """Note for each container on the path what is left of it: at the last, that is a step."""
+    def _follow(self, path: str, node: Node) -> None:
+        """Note what is left of a path in each container on it: in the last one, it is a step."""
         self._places.add((id(node), path))
-        for step, part in self._named_parts(node):
+        _, parts, steps = self._open(node)
+        for step, part in zip(steps, parts, strict=True):
             if path.startswith(step):
-                self._mark(part, path.removeprefix(step))
+                self._follow(path.removeprefix(step), part)
 
     def leaves_out(self, node: Node, step: str) -> bool:
         """Whether a part, or a static field, of the container is left out: ``.x``, ``[0]``."""
         return step in self._steps or (id(node), step) in self._places
 
-    def without(self, node: Node) -> Opened:
+    def rest_of(self, node: Node) -> Container:
         """How the container is opened without what is skipped."""
-        parts: Parts = []
-        skipped: dict[int, Any] = {}
-        for i, (step, part) in enumerate(self._named_parts(node)):
-            if self.leaves_out(node, step):
-                skipped[i] = part
-            else:
-                parts.append(part)
-        container = containers[type(node)]
-        return _Rest(container, skipped) if skipped else container, node, parts
+        container, parts, steps = self._open(node)
+        skipped = [i for i, step in enumerate(steps) if self.leaves_out(node, step)]
+        if not skipped:
+            return container
+        rest = [i for i in range(len(parts)) if i not in skipped]
 
-    def _named_parts(self, node: Node) -> list[tuple[str, Any]]:
-        """The steps to the parts, and the parts, which a class may make anew at each opening."""
-        if id(node) not in self._parts:
-            container = containers[type(node)]
-            named = list(zip(container.paths(node), container.parts(node), strict=True))
-            self._parts[id(node)] = node, named
-        return self._parts[id(node)][1]
+        def rebuild(new_parts: Parts) -> Node:
+            for i in skipped:
+                new_parts.insert(i, parts[i])
+            return container.rebuild(node, new_parts)
 
+        rest_parts, rest_steps = [parts[i] for i in rest], [steps[i] for i in rest]
+        return SingleContainer(rest_parts, rest_steps, rebuild, container.static(node))
 
-class _Rest(Container):
-    """A container without the parts that are skipped."""
-
-    def __init__(self, container: Container, skipped: dict[int, Any]) -> None:
-        super().__init__(container.cls, container.base)
-        self.container = container
-        self.skipped = skipped  # by their numbers among all parts
-
-    def paths(self, node: Node) -> list[str]:
-        paths = self.container.paths(node)
-        return [path for i, path in enumerate(paths) if i not in self.skipped]
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        for i, part in self.skipped.items():
-            parts.insert(i, part)
-        return self.container.rebuild(node, parts)
+    def _open(self, node: Node) -> tuple[Container, Parts, list[str]]:
+        if id(node) not in self._opened:
+            container = containers[type(node)].of(node)
+            self._opened[id(node)] = container, container.parts(node), container.paths(node)
+        return self._opened[id(node)]
 
 
 def _steps_to(name: object) -> tuple[str, ...]:

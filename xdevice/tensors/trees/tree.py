@@ -20,7 +20,6 @@ from xdevice.tensors.trees.containers import (
     TUPLE,
     Container,
     Node,
-    Opened,
     Parts,
     containers,
 )
@@ -45,54 +44,44 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str | int] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self._opened: dict[int, Opened] = {}  # by id, outer containers first
+        # each container by its id, with how it is opened, and its parts; outer ones first
+        self._opened: dict[int, tuple[Container, Node, Collection[Any]]] = {}
         skipped = None if skip == () else Skip(tree, skip)
-        with_static_parts: list[Node] = []
         appears_again = False
         leaves, opened = self.leaves, self._opened
-        cls: type | None = None
-        container = LEAF
         nodes = [tree]
         for node in nodes:  # the list grows meanwhile
-            if type(node) is not cls:
-                cls = type(node)
-                container = containers[cls]
+            container = containers[type(node)]
             if container is LEAF:
                 leaves.append(node)
             elif id(node) in opened:
                 appears_again = True
             else:
+                if skipped is not None:
+                    container = skipped.rest_of(node)
                 # The usual classes are opened here: a method takes longer than all the rest.
                 parts: Collection[Any] = node
                 if container is DICT:
                     parts = node.values()
                     for key in node:
                         if type(key) is not str and type(key) not in ATOMS:
-                            with_static_parts.append(node)
+                            self._check_static_parts(container, node, skipped)
                             break
                 elif container is not LIST and container is not TUPLE:
+                    container = container.of(node)
                     parts = container.parts(node)
                     if container.static(node):
-                        with_static_parts.append(node)
-                opening: Opened = container, node, parts
-                if skipped is not None:
-                    opening = skipped.without(node)
-                    parts = opening[2]
-                opened[id(node)] = opening
+                        self._check_static_parts(container, node, skipped)
+                opened[id(node)] = container, node, parts
                 nodes += parts
-        if appears_again or with_static_parts:
-            self._check(appears_again, with_static_parts, skipped)
-
-    def _check(
-        self, appears_again: bool, with_static_parts: list[Node], skipped: Skip | None
-    ) -> None:
         if appears_again:
             self._sort()
-        for node in with_static_parts:
-            try:
-                check_static_parts(node, skipped)
-            except NotATensorError as error:
-                raise at_path(error, self.path_to(node)) from error.__cause__
+
+    def _check_static_parts(self, container: Container, node: Node, skipped: Skip | None) -> None:
+        try:
+            check_static_parts(container, node, skipped)
+        except NotATensorError as error:
+            raise at_path(error, self.path_to(node)) from error.__cause__
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""

@@ -47,7 +47,7 @@ def native(device):
     return f"CPU:{device.index + 1}" if virtual else Device.canonicalize(f"{MAKER}:{device.index}")
 
 
-def as_device(name):
+def device_named(name):
     word, _, index = Device.canonicalize(name).partition(":")
     if word == "CPU":
         return (

@@ -10,7 +10,7 @@ from xdevice_tinygrad import hardware
 def category(cls):
     if issubclass(cls, Tensor):
         return "tensor"
-    return "device" if cls is str else "data" if issubclass(cls, DType) else None
+    return "data" if issubclass(cls, DType) else None
 
 
 def device_of(tensor):
@@ -22,7 +22,7 @@ def device_of(tensor):
         raise UnknownPlacementError(
             f"the tensor is in parts on {tensor.device}; gather it with x.to(device)"
         )
-    return hardware.as_device(tensor.device)
+    return hardware.device_named(tensor.device)
 
 
 def move(tensor, device, non_blocking):
