@@ -22,9 +22,9 @@ MAY_BE_LEFT_OUT = {
     "memory_use",
     "move_many",
     "as_attribute",
-}  # no names of its own, no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its
-# uses, no arrays that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is
-# lacking
+}
+# No names of its own, no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its uses,
+# no arrays that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking.
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 
