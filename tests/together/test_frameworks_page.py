@@ -23,8 +23,8 @@ MAY_BE_LEFT_OUT = {
     "move_many",
     "as_attribute",
 }
-# No names of its own, no plain data, no compiler, no streams, no setting that hides GPUs, no count of memory by its uses,
-# no arrays that arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking.
+# Nothing is lacking without names of its own, plain data, a compiler, streams, a setting that hides GPUs, a count of memory
+# by its uses, arrays that arrive later, a shorter way to move several tensors, a compiler that changes methods.
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 
