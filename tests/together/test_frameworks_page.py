@@ -23,8 +23,8 @@ MAY_BE_LEFT_OUT = {
     "move_many",
     "as_attribute",
 }
-# Nothing is lacking without names of its own, plain data, a compiler, streams, a setting that hides GPUs, a count of memory
-# by its uses, arrays that arrive later, a shorter way to move several tensors, a compiler that changes methods.
+# Nothing is lacking without names of its own, plain data, a compiler, streams, a setting that hides GPUs, a count of
+# memory by its uses, arrays that arrive later, a shorter way to move several tensors, a compiler that changes methods.
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 
