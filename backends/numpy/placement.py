@@ -16,7 +16,7 @@ def category(cls: type) -> Category | None:
     if issubclass(cls, (np.generic, np.dtype)):  # also scalars of text and dates
         return "data"
     # random generators, by name: NumPy may not have imported their module
-    return "data" if cls.__module__.startswith("numpy.random.") else None
+    return "data" if str(cls.__module__).startswith("numpy.random.") else None
 
 
 def device_of(tensor: Any) -> Device:

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, TypeAlias
 
 import pytest
@@ -174,6 +175,21 @@ class Scopes(Promises):
         with outer, inner:
             raised(ScopeError, "still open; leave that first")(outer.__exit__, None, None, None)
             assert innermost() is home()
+
+    def test_a_generator_that_another_task_has_closed_keeps_nothing_open(
+        self, outside: None
+    ) -> None:
+        def numbers() -> Generator[int]:
+            with scope(home(), native=True):
+                yield 1
+
+        with scope(home()):
+            for _ in range(2):
+                generator = numbers()
+                next(generator)
+                copy_context().run(generator.close)
+            assert innermost() is home()
+        assert innermost() is None
 
     def test_abandoned_generators_leave_no_scope(self, backend: str) -> None:
         async def numbers() -> AsyncIterator[int]:

@@ -621,3 +621,40 @@ def test_an_error_about_a_leaf_gains_its_path_and_keeps_its_devices(path):
 def test_a_key_of_too_many_digits_is_named_by_its_size():
     with pytest.raises(xdevice.NotATensorError, match=r"at \[<integer of 16610 bits>\]"):
         xdevice.device_of({10**5000: Holder(x=np.ones(1))})
+
+
+class GivesLater:
+    """What it consists of is an iterator that fails."""
+
+    def items(self):
+        raise ValueError("there is nothing")
+        yield
+
+    def __reduce_ex__(self, protocol):
+        return object, (), None, self.items()
+
+
+class Opaque:
+    def __init__(self, *parts):
+        self.parts = parts
+
+
+def test_a_search_goes_on_after_what_cannot_be_searched():
+    with pytest.raises(xdevice.NotATensorError, match=r"Opaque\.parts\[1\] is a tensor"):
+        xdevice.to_device({"h": Opaque(GivesLater(), np.ones(2))}, "cpu")
+
+
+def test_a_class_without_a_module_is_data():
+    nowhere = type("Nowhere", (), {"__module__": None})()
+    assert xdevice.to_device([nowhere, np.ones(2)], "cpu")[0] is nowhere
+
+
+def test_a_list_with_names_as_a_named_tuple_has_is_a_list():
+    cls = type("Named", (list,), {"_fields": ("a",)})
+    with pytest.raises(xdevice.NotATensorError, match=r"\(at \[1\]\)"):
+        xdevice.to_device(cls([1, Opaque(np.ones(2))]), "cpu")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_scalar_alone_is_moved_and_copied_as_an_array_is(dtype):
+    assert xdevice.to_device(dtype(1.5), "cpu", copy=True) == 1.5

@@ -58,7 +58,8 @@ class Hardware(Protocol):
         """The device that this string names; ``Device(name)`` if the framework does not use it.
 
         For a framework with names of its own. The core reads a string that
-        names ``cpu:0``, a GPU or a TPU itself, and passes on every other one.
+        names ``cpu:0``, a GPU or a TPU itself, and passes on every other one
+        that is spelled as a device is.
         """
 
     def scope(self, device: Device, /) -> Block:

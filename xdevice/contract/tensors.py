@@ -55,7 +55,7 @@ class Placement(Protocol):
 
         Raises `MixedDeviceError` for a tensor on several devices,
         `UnknownPlacementError` if the device cannot be known, and
-        `TracedTensorError` if a compiler traces the tensor:
+        `TracedTensorError`, one of these, if a compiler traces the tensor:
         `xdevice.device_of` then returns a device that is not known yet.
 
         Some frameworks have arrays without a place, or in memory that the CPU
@@ -140,7 +140,7 @@ class Creation(Protocol):
         ``None`` if the framework has none.
         """
 
-    def tensor(self, data: TensorData, dtype: NativeDtype, device: Device | None) -> Tensor:
+    def tensor(self, data: TensorData, dtype: NativeDtype | None, device: Device | None) -> Tensor:
         """A tensor with a copy of the data.
 
         The data are numbers, nested sequences, a NumPy array, or a tensor of
@@ -148,26 +148,34 @@ class Creation(Protocol):
         """
 
     def empty(
-        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
     ) -> Tensor: ...
     def zeros(
-        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
     ) -> Tensor: ...
-    def ones(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
+    def ones(
+        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
+    ) -> Tensor: ...
     def full(
-        self, shape: tuple[int, ...], value: Number, dtype: NativeDtype, device: Device | None
+        self,
+        shape: tuple[int, ...],
+        value: Number,
+        dtype: NativeDtype | None,
+        device: Device | None,
     ) -> Tensor: ...
     def arange(
         self,
         start: Number,
         stop: Number,
         step: Number,
-        dtype: NativeDtype,
+        dtype: NativeDtype | None,
         device: Device | None,
     ) -> Tensor: ...
-    def rand(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
+    def rand(
+        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
+    ) -> Tensor: ...
     def randn(
-        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
     ) -> Tensor: ...
     def seed(self, n: int) -> None:
         """Seed the framework's generators on every device."""

@@ -157,6 +157,7 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
+        # "numpy has no gradients", or for one function of several, "paddle has no seed"
         lacks_all = self._name in self._reasons or self._is_empty()
         lacking = self._name if lacks_all and function not in self._reasons else function
         noun = _NOUNS.get(lacking, lacking)

@@ -73,23 +73,26 @@ class _Classes(dict[type, Known]):
         known, imported_then = _without_owner.get(cls, (None, None))
         if known is not None and imported_then == frameworks:
             return known
+        asked: list[Backend] = []
         for owner in usable(cls):
+            asked.append(owner)
             category = owner.placement.category(cls)
             if category is not None:
                 if category == "model":
                     owner.load("models")  # now, since a compiler cannot trace the import
                 return self.setdefault(cls, Known(owner, category))
         known = Known(None, "movable" if callable(getattr(cls, "to", None)) else None)
-        # What is still being imported, a framework or the class's own package, may
-        # give another answer later.
-        names = [cls.__module__.partition(".")[0], *frameworks]
-        if not any(is_being_imported(sys.modules.get(name)) for name in names):
+        # What could not be asked, or is still being imported, a framework or the class's own
+        # package, may give another answer later.
+        names = [str(cls.__module__).partition(".")[0], *frameworks]
+        is_early = any(is_being_imported(sys.modules.get(name)) for name in names)
+        if asked == frameworks and not is_early:
             _without_owner[cls] = known, frameworks
         return known
 
 
 classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})
-"""Each class so far that a framework owns, and those from the start that none can own."""
+"""What is known of each class that a framework owns, and of those that none can ever own."""
 
 known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""
@@ -98,13 +101,14 @@ known_of = classes.__getitem__
 def usable(cls: type) -> Iterator[Backend]:
     """The imported frameworks that may own the class: those with an adapter that loads."""
     for owner in imported():
-        if owner in _unusable:
+        is_its_own = str(cls.__module__).startswith(owner)  # JAX's arrays are of `jaxlib`
+        if owner in _unusable and not is_its_own:
             continue
         try:
             _ = owner.placement.category
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
-            if cls.__module__.partition(".")[0] == owner:
-                raise  # the object is the framework's
+            if is_its_own:
+                raise
             is_broken = isinstance(error, BrokenBackendError)
             if is_broken and not is_being_imported(sys.modules.get(owner)):
                 _unusable.add(owner)

@@ -91,11 +91,11 @@ def is_device(obj: Any) -> bool:
 
 def native_of(owner: Backend, device: Device) -> NativeDevice:
     """The native device of a framework; it is kept once it is known to exist."""
-    try:
-        return owner.native_devices[device]
-    except KeyError:
+    native = owner.native_devices.get(device)
+    if native is None:
         require(owner, device)
-        return owner.native_devices.setdefault(device, owner.hardware.native(device))
+        native = owner.native_devices.setdefault(device, owner.hardware.native(device))
+    return native
 
 
 def require(owner: Backend, device: Device, details: str = "") -> None:
@@ -125,9 +125,10 @@ def device_named(obj: Any) -> Device | None:
     """The device that a string or a native device names; ``None`` for any other object."""
     if isinstance(obj, str):
         device = parse(obj)
+        # the framework that is used may have a word of its own, or mean a GPU by ``cpu:1``
         chosen = None if is_common(device) else decided()
-        # the chosen framework may have a word of its own, or mean a GPU by ``cpu:1``
-        if chosen in imported() and chosen.load("hardware").has("device_named"):
+        is_usable = chosen is not None and chosen in imported()
+        if is_usable and chosen.load("hardware").has("device_named"):
             device = chosen.hardware.device_named(obj)
         return device
     known = known_of(type(obj))

@@ -3,9 +3,13 @@
 It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's
 native scope is entered as well, for its own factories. That is state of the *thread*, or under
 some frameworks of the process: held across an ``await`` or a ``yield`` it would leak into the code
-that runs meanwhile. So it is left alone where the ``with`` statement is in a coroutine or generator.
-An `ExitStack` enters a scope from a plain function of its own, so in a coroutine it needs
-``native=False``.
+that runs meanwhile. So it depends on the code with the ``with`` statement:
+
+- A function: both follow the scope. Scopes are left in the order that undoes the one of entering.
+- A coroutine: xdevice's factories follow it, in this task and in those started inside it. An
+  `ExitStack` enters a scope from a plain function of its own, so here it needs ``native=False``.
+- A generator: as in a coroutine. While it is suspended its caller sees the scope; whoever closes
+  it, in another task too, closes the scope for all.
 """
 
 from contextlib import AbstractContextManager
@@ -137,7 +141,7 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         native_scope.__enter__()
     in_generator = bool(flags & _IN_GENERATOR)
     open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator, get_ident())
-    _open.set((*_open.get(), open_scope))
+    _open.set((*(each for each in _open.get() if not each.closed), open_scope))
 
 
 def leave(manager: object, error: tuple[Any, ...]) -> None:
@@ -158,7 +162,8 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
         )
     inner_scopes = stack[i + 1 :]
     for inner in inner_scopes:
-        if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
+        # the framework's own scopes are a stack
+        if open_scope.native is not None and inner.native is not None and not inner.closed:
             raise ScopeError(
                 f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
                 "still open; leave that first"

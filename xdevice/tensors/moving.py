@@ -166,7 +166,7 @@ def _leaves_to_move(
     leaf, cls = flat.tree, None
     try:
         for leaf in flat.leaves:
-            if type(leaf) is not cls:  # asked once for several of a class in turn, to be quick
+            if type(leaf) is not cls:  # else what is known is that of the leaf before, to be quick
                 cls = type(leaf)
                 known = known_of(cls)
                 device_of, has_data = known.device_of, known.is_data

@@ -117,10 +117,10 @@ class SequenceContainer(ObjectContainer):
     def item_paths(self, node: Node) -> list[str]:
         if self.base in (set, frozenset):
             return [f".{{{i}}}" for i in range(self.base.__len__(node))]
-        fields = getattr(self.cls, "_fields", ())  # of a named tuple
-        return [f".{field}" for field in fields] or [
-            f"[{i}]" for i in range(self.base.__len__(node))
-        ]
+        fields = getattr(self.cls, "_fields", None)
+        if self.base is tuple and isinstance(fields, tuple):  # a named tuple
+            return [f".{field}" for field in fields]
+        return [f"[{i}]" for i in range(self.base.__len__(node))]
 
     def with_items(self, node: Node, items: Parts) -> Node:
         if self.base in (tuple, frozenset):

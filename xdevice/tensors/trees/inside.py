@@ -7,11 +7,13 @@ cannot be pickled is not searched.
 import pickle
 import types
 from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 from xdevice.contract import Tensor
-from xdevice.errors import NotATensorError
+from xdevice.errors import NotATensorError, XDeviceError
 from xdevice.framework.ownership import Known, known_of
 from xdevice.tensors.trees.containers import (
     LEAF,
@@ -71,6 +73,8 @@ def tensors_in(obj: Any) -> list[Tensor]:
             f"an object of type {type(obj).__name__} has too much in it to be searched for "
             f"tensors; {_HINT}"
         ) from None
+    except XDeviceError:
+        raise
     except Exception:  # what a class of the user raises while it is pickled
         pass
     return search.tensors
@@ -112,7 +116,9 @@ class _Search(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """What an object consists of; nothing if it cannot be pickled, such as a lock.
 
-        ``object`` stands for the function that makes it, which pickle would look at closely.
+        This is what `object.__reduce_ex__` returns: a function that makes the object, its
+        arguments, the state, items and pairs. ``object`` stands for the function, which pickle
+        would look at closely.
         """
         try:
             reduced = obj.__reduce_ex__(4)
@@ -120,9 +126,16 @@ class _Search(pickle.Pickler):
                 return object, ()
             _, arguments, *others = reduced
             state, items, pairs = (*others, None, None, None)[:3]
-            return object, tuple(arguments), state, items and iter(items), pairs and iter(pairs)
+            items, pairs = items and _until_error(items), pairs and _until_error(pairs)
+            return object, tuple(arguments), state, items, pairs
         except Exception:
             return object, ()
+
+
+def _until_error(items: Iterable[Any]) -> Iterator[Any]:
+    """The items that a class of the user gives: pickle takes them later."""
+    with suppress(Exception):
+        yield from items
 
 
 def check_nothing_inside(leaf: Any) -> None:

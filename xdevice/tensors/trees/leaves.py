@@ -25,13 +25,10 @@ def known_leaf(leaf: Leaf) -> Known | None:
 
     `NotATensorError` for an object of another class with a tensor inside.
     """
-    cls = type(leaf)
-    if issubclass(cls, DATA):
-        return None
-    known = known_of(cls)
+    known = known_of(type(leaf))
     if known.category in ("tensor", "model", "movable"):
         return known
-    if known.category is None:
+    if known.category is None and not issubclass(type(leaf), DATA):
         check_nothing_inside(leaf)
     return None
 
