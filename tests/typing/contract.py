@@ -150,7 +150,6 @@ gradients: list[contract.Gradients] = [
     mxnet_gradients,
     jax_gradients,
 ]
-virtual: list[contract.Virtual] = [torch_virtual]
 mixing: list[contract.Mixing] = [
     torch_mixing,
     tensorflow_mixing,
@@ -364,6 +363,7 @@ def check_each(given: contract.Capabilities) -> None:
         array_api_strict_memory.is_out_of_memory,
     )
     Like(given.virtual.enable).check(
+        torch_virtual.enable,
         tensorflow_virtual.enable,
         paddle_virtual.enable,
         mxnet_virtual.enable,
@@ -371,12 +371,15 @@ def check_each(given: contract.Capabilities) -> None:
         array_api_strict_virtual.enable,
     )
     Like(given.virtual.recipe).check(
+        torch_virtual.recipe,
         tensorflow_virtual.recipe,
         paddle_virtual.recipe,
         mxnet_virtual.recipe,
         jax_virtual.recipe,
         array_api_strict_virtual.recipe,
     )
+    Like(given.virtual.find_races).check(torch_virtual.find_races)
+    Like(given.virtual.hides_gpus).check(jax_virtual.hides_gpus)
     Like(given.virtual.measure_memory).check(torch_virtual.measure_memory)
     Like(given.virtual.memory_use).check(torch_virtual.memory_use)
     Like(given.compiling.is_tracing).check(

@@ -86,7 +86,7 @@ class _Classes(dict[type, Known]):
         # package, may give another answer later.
         names = [str(cls.__module__).partition(".")[0], *frameworks]
         is_early = any(is_being_imported(sys.modules.get(name)) for name in names)
-        if asked == frameworks and not is_early:
+        if not is_early and _unusable.union(asked).issuperset(frameworks):
             _without_owner[cls] = known, frameworks
         return known
 

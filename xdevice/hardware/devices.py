@@ -127,10 +127,10 @@ def device_named(obj: Any) -> Device | None:
         device = parse(obj)
         # the framework that is used may have a word of its own, or mean a GPU by ``cpu:1``
         chosen = None if is_common(device) else decided()
-        is_usable = chosen is not None and chosen in imported()
-        if is_usable and chosen.load("hardware").has("device_named"):
-            device = chosen.hardware.device_named(obj)
-        return device
+        if chosen is None or chosen not in imported():
+            return device
+        has_names = chosen.load("hardware").has("device_named")
+        return chosen.hardware.device_named(obj) if has_names else device
     known = known_of(type(obj))
     if known.category != "device" or known.backend is None:
         return None

@@ -55,6 +55,27 @@ def test_the_names_that_jax_prints_for_a_virtual_gpu_read_back_as_it():
     )
 
 
+WITHOUT_ITS_ADAPTER = """
+import jax.numpy as jnp
+from xdevice.framework.adapters import before_loading
+
+def refuse(owner):
+    if owner == "jax":
+        raise xdevice.BrokenBackendError("its adapter does not load", name="jax")
+
+before_loading.append(refuse)
+for _ in range(2):
+    try:
+        xdevice.to_device({"x": jnp.ones(2)}, "gpu:1")
+    except xdevice.BrokenBackendError as error:
+        print(error)
+"""
+
+
+def test_an_array_of_jaxlib_is_no_data_where_the_adapter_does_not_load(run):
+    assert run(WITHOUT_ITS_ADAPTER) == "its adapter does not load\n" * 2
+
+
 @pytest.mark.parametrize("dtype", [None, "float16"])
 def test_numbers_are_sent_to_their_device_and_to_no_other(dtype):
     with jax.transfer_guard("disallow"):  # jnp.array sends them to the default device first
