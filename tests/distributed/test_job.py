@@ -12,13 +12,18 @@ has_engine = pytest.mark.skip_backends(
 )  # NumPy has none, and says so: the last promise
 
 
+@pytest.fixture
+def first_job(backend, launch, with_virtual_gpus):
+    """A job of two processes with two virtual GPUs: the one that a push runs, whatever it costs."""
+    return launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+
+
 @has_engine
 @pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
-def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
-    done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
-    assert done.status == 0, done.stderr
+def test_results_agree_to_the_bit(first_job):
+    assert first_job.status == 0, first_job.stderr
     for rank in (0, 1):
-        agreed, differs = done.of(rank)[-2:]
+        agreed, differs = first_job.of(rank)[-2:]
         assert agreed == "agreed on 2"
         assert differs.startswith("DistributedError rank 1: rank 1 (process ")
         assert (

@@ -20,7 +20,7 @@ ADAPTER = {
         def count(kind): return {"cpu": 1, "gpu": 2}.get(kind, 0)
         def native(device): return "desk" if device.kind == "cpu" else f"SHELF:{device.index}"
 
-        def as_device(name):
+        def device_named(name):
             word, _, index = name.partition(":")
             if word == "desk": return Device("cpu", 0)
             return Device("gpu", int(index or 0)) if word == "SHELF" else Device(name)
@@ -28,10 +28,10 @@ ADAPTER = {
     "placement": """
         import shelf
 
-        def category(cls): return {shelf.Box: "tensor", str: "device"}.get(cls)
+        def category(cls): return "tensor" if cls is shelf.Box else None
         def device_of(box):
-            from xdevice_shelf.hardware import as_device
-            return as_device(box.device)
+            from xdevice_shelf.hardware import device_named
+            return device_named(box.device)
         """,
 }
 PROGRAM = """

@@ -45,7 +45,7 @@ SHOWN = {
                 session.run(x, options=v1.RunOptions(output_partition_graphs=True), run_metadata=seen)
             assert {node.device[-5:] for graph in seen.partition_graphs for node in graph.node} == {"CPU:0"}
         """,
-        "the device of 32-bit integer results, which GPUs keep in the host's memory, is `GPU:0`": """
+        "the `backing_device` of 32-bit integer results, which GPUs keep in the host's memory, is `GPU:0`": """
             assert (tf.constant([1]) + 1).backing_device.endswith("GPU:0")
         """,
         "an index or a label out of range raises the CPU's error, whereas GPUs return 0 or NaN, or ignore it": """

@@ -268,7 +268,8 @@ class _Move:
         sources = owner.models.copy_models(models) if self.copy else models
         for model, source in zip(models, sources, strict=True):
             old_tensors = _tensors_of(model, owner)
-            self.undo.append(owner.models.keep(source))
+            if not self.copy:  # a copy is dropped
+                self.undo.append(owner.models.keep(source))
             new_model = self.new_leaves[id(model)] = owner.models.move_model(source, self.target)
             new_tensors = _tensors_of(new_model, owner)
             devices = devices_of_tensors(new_tensors)
