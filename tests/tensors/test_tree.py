@@ -658,3 +658,35 @@ def test_a_list_with_names_as_a_named_tuple_has_is_a_list():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_scalar_alone_is_moved_and_copied_as_an_array_is(dtype):
     assert xdevice.to_device(dtype(1.5), "cpu", copy=True) == 1.5
+
+
+class Fails:
+    """An object with a method ``to`` that takes no device."""
+
+    def __init__(self):
+        self.x = np.ones(2)
+
+    def to(self):
+        """Move nowhere."""
+
+
+def test_an_object_that_cannot_move_itself_is_named_with_its_path():
+    tree = {"a": [Fails()]}
+    with pytest.raises(xdevice.NotSupportedError, match=r"Fails\.to\(.*skip= \(at \['a'\]\[0\]\)"):
+        xdevice.to_device(tree, "cpu", copy=True)
+
+
+class Large:
+    """An object with more in it than is searched, which says where it is and moves itself."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.parts = [(i,) for i in range(30_000)]
+
+    def to(self, device):
+        return self
+
+
+def test_an_object_that_says_where_it_is_need_not_be_searched():
+    assert type(xdevice.to_device([Large()], "cpu", copy=True)[0]) is Large

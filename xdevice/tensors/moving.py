@@ -241,7 +241,10 @@ class _Move:
             for known, leaves in self.leaves.items():
                 if known.category == "movable":
                     for leaf in leaves.values():
-                        self._move_object(leaf, known)
+                        try:
+                            self._move_object(leaf, known)
+                        except NotSupportedError as error:
+                            raise at_path(error, flat.path_to(leaf)) from error.__cause__
             for owner, its_tensors in tensors.items():
                 self._move_tensors(owner, its_tensors)
             return flat.replace(self.new_leaves)

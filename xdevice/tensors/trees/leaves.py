@@ -75,7 +75,9 @@ def framework_of(leaf: Leaf, known: Known) -> Backend:
     """The framework of a tensor or model; for an object that moves itself, that of its tensors."""
     if known.backend is not None:
         return known.backend
-    objects = tensors_in(leaf)
+    objects: list[Any] = []
+    with suppress(NotATensorError):  # there is too much in it to be searched
+        objects += tensors_in(leaf)
     with suppress(Exception):  # `.device` may be missing, or raise
         objects.append(leaf.device)
     owners = [known_of(type(obj)).backend for obj in objects]
