@@ -181,7 +181,15 @@ def test_the_frameworks_own_launcher(backend, environment):
 
 @pytest.mark.weekly
 @pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
-@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param(
+            "torchrun", marks=pytest.mark.only_backends("torch", reason="it is PyTorch's")
+        ),
+        "mpirun",
+    ],
+)
 def test_two_hosts_make_one_job(backend, start_on, launcher):
     for process in start_on(backend, launcher, "meets_on_hosts"):
         stdout, stderr = process.communicate(timeout=120)
