@@ -915,6 +915,10 @@ def test_a_function_does_what_the_standard_says(backend, name, request):
         dtypes = [*dtypes[::4], *(dtype for dtype in listed if dtype not in dtypes[::4])]
     found = {dtype: differences(backend, name, dtype, draw_case) for dtype in dtypes}
     wrong = {dtype: where[:3] for dtype, where in found.items() if where}
+    if (backend, name) == ("paddle", "sqrt"):  # few of the arrays that are drawn have such numbers
+        infinite = namespace().sqrt(xdevice.full((9,), float("inf")))
+        if np.isnan(xdevice.to_numpy(infinite)).any():
+            wrong["float32"] = infinite
     assert sorted(wrong) == sorted(listed), wrong
 
 
