@@ -12,6 +12,7 @@ from xdevice.virtual import models
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
 REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"
 MOST = 64  # the largest number that has been tried
+LEAST_MEMORY = 2**20  # bytes; what is less was meant with another unit
 
 STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
 MODEL = "model="  # before the model's name
@@ -101,9 +102,9 @@ def _check_word(word: str, words: list[str], name: str, source: str) -> None:
 
 def _memory(text: str) -> int | None:
     size = parsed_size(text) if text else None
-    if size == 0:
+    if size is not None and size < LEAST_MEMORY:
         raise ArgumentError(
-            f"{MEMORY}={text} is not a size in memory; write {MEMORY}=4GiB, or a number of bytes"
+            f"{MEMORY}={text} is not the memory of a GPU, which has a MiB or more; write {MEMORY}=4GiB"
         )
     return size
 

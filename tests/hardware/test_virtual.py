@@ -124,6 +124,18 @@ def test_the_model_is_checked_and_reaches_child_processes(run):
         assert out.endswith(words)
 
 
+@pytest.mark.parametrize("memory", ["4", "4 KB", "4 gigs", "-1GiB"])
+def test_a_size_that_is_no_memory_of_a_gpu_is_an_error(run, memory):
+    code = """
+        try:
+            xdevice.virtual_gpus(2)
+        except xdevice.ArgumentError as error:
+            print(error)
+    """
+    out = run(code, XDEVICE_VIRTUAL_MEMORY=memory)
+    assert out.startswith(f"XDEVICE_VIRTUAL_MEMORY={memory} is not the memory of a GPU")
+
+
 @pytest.mark.parametrize(
     ("value", "left"),
     [
