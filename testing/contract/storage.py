@@ -1,7 +1,9 @@
 """Files: `load` returns what `save` has written, bit for bit, or raises."""
 
+import gc
 import json
 import os
+import weakref
 from collections import OrderedDict, defaultdict
 from itertools import cycle
 from pathlib import Path
@@ -159,6 +161,17 @@ class Storage(Promises):
             assert stored_bits(tmp_path / "second") == {"x": (name, patterns.tobytes())}, dtype
             checked_dtypes.add(dtype)
         assert "float32" in checked_dtypes
+
+    def test_a_loaded_tree_is_freed_at_once(self, backend: str, tmp_path: Path) -> None:
+        save(OrderedDict(x=ones(2)), tmp_path / "file")
+        gc.disable()  # memory is scarce, and cycles are collected late
+        try:
+            loaded = load(tmp_path / "file")
+            alive = weakref.ref(loaded)
+            del loaded
+            assert alive() is None
+        finally:
+            gc.enable()
 
     def test_files_keep_containers_and_sharing(self, backend: str, tmp_path: Path) -> None:
         shared = ones((2, 3))

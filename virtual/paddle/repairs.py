@@ -49,8 +49,6 @@ def _run_on_the_host(operation: Function, *args: object, **kwargs: object) -> An
     copies: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of a tensor: the tensor, and its copy
 
     def on_host(value: object) -> object:
-        if isinstance(value, list):
-            return [on_host(item) for item in value]
         if not isinstance(value, paddle.Tensor) or not value.place.is_custom_place():
             return value
         if id(value) not in copies:
@@ -58,8 +56,11 @@ def _run_on_the_host(operation: Function, *args: object, **kwargs: object) -> An
         _, host_copy = copies[id(value)]
         return host_copy
 
-    host_args = [on_host(value) for value in args]
-    host_kwargs = {name: on_host(value) for name, value in kwargs.items()}
+    def all_on_host(value: object) -> object:
+        return list(map(on_host, value)) if isinstance(value, list) else on_host(value)
+
+    host_args = map(all_on_host, args)
+    host_kwargs = {name: all_on_host(value) for name, value in kwargs.items()}
     result = operation(*host_args, **host_kwargs)
     for tensor, host_copy in copies.values():
         written = host_copy._copy_to(tensor.place, True)

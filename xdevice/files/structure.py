@@ -123,36 +123,43 @@ def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Tree:
         raise ValueError(
             f"version {version!r} of the structure, where this xdevice knows {VERSIONS[-1]}"
         )
-    unused = set(tensors)
-    containers: list[Tree] = []  # those that are not empty
+    builder = _Builder(tensors)
+    tree = builder.build(structure["tree"])
+    if builder.unused:
+        raise ValueError(f"{min(builder.unused)!r} is not in the structure")
+    return tree
 
-    def build(node: JsonNode) -> Tree:
+
+class _Builder:
+    """What builds a tree. It is no closure: one that calls itself would keep the tensors alive."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.unused = set(tensors)
+        self.containers: list[Tree] = []  # those that are not empty
+
+    def build(self, node: JsonNode) -> Tree:
         kind, contents = node
         if kind == "tensor":
-            unused.discard(contents)
-            return tensors[contents]
+            self.unused.discard(contents)
+            return self.tensors[contents]
         if kind == "plain" and type(contents) in _PLAIN:
             return contents
         if kind in ("list", "tuple"):
-            return built(kind, map(build, contents))
+            return self._container(kind, map(self.build, contents))
         if kind in ("dict", "OrderedDict"):
-            return built(kind, ((key, build(child)) for key, child in contents))
+            return self._container(kind, ((key, self.build(child)) for key, child in contents))
         if kind == "again":
-            if contents not in range(len(containers)):
+            if contents not in range(len(self.containers)):
                 raise ValueError(f"no container {shortened(contents)} is known")
-            return containers[contents]
+            return self.containers[contents]
         raise ValueError(f"no {shortened(kind)} is known")
 
-    def built(kind: str, contents: Iterable[Any]) -> Tree:
+    def _container(self, kind: str, contents: Iterable[Any]) -> Tree:
         container = _CONTAINERS[kind](contents)
         if container:
-            containers.append(container)
+            self.containers.append(container)
         return container
-
-    tree = build(structure["tree"])
-    if unused:
-        raise ValueError(f"{min(unused)!r} is not in the structure")
-    return tree
 
 
 def _alternative(node: object, is_model: bool) -> str:
