@@ -566,7 +566,7 @@ def test_names_and_paths_can_be_skipped():
 
 
 def test_skip_compares_whole_keys():
-    tree = {key: np.ones(1) for key in ("[CLS]", "x.", "C:\\x", "a", 0)}
+    tree = {key: np.ones(1) for key in ("[CLS]", "x.", "C:\\x", "a", 0, "0")}
     for key in tree:
         for skip in (key, [key]):
             moved = xdevice.to_device(tree, "cpu", copy=True, skip=skip)

@@ -117,8 +117,22 @@ def _embedding(
     return native(x, weight, padding_idx, sparse)
 
 
+def _run_program(native: Function, *args: object) -> Any:
+    """Run what `paddle.jit.to_static` has compiled, with the results on the current device.
+
+    PaddlePaddle 3.3.1 leaves them, and the gradients, on the CPU.
+    """
+    framework: Any = paddle.framework
+    device = hardware.device_at(framework._current_expected_place())
+    results = native(*args)
+    if device is None or device.kind == "cpu":
+        return results
+    return [move(x, device, False) if x._is_initialized() else x for x in results]
+
+
 _REPAIRED: dict[str, Function] = {
     "_C_ops:embedding": _embedding,
+    "_C_ops:run_program": _run_program,
     "_C_ops:rmsprop_": _run_on_the_host,
     "_legacy_C_ops:check_finite_and_unscale": _run_on_the_host,
     "_legacy_C_ops:coalesce_tensor": _run_on_the_host,

@@ -182,6 +182,8 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
             try: impossible()
             except (AssertionError, ValueError) as error: print(error)
         print(paddle.jit.to_static(paddle.nn.Linear(2, 3))(paddle.ones([1, 2])).shape)
+        whole = paddle.jit.to_static(paddle.nn.Linear(2, 3), full_graph=True)
+        print(whole(paddle.ones([1, 2])).place)
         paddle.enable_static()
         x = paddle.static.data("x", [None, 2])
         loss = paddle.static.nn.fc(x, 1, weight_attr=paddle.nn.initializer.Constant(1.0)).mean()
@@ -196,6 +198,7 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
         "CUDA Graph is only supported on PaddlePaddle compiled with NVIDIA GPU.",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
         "paddle.Size([1, 3])",
+        "Place(gpu:0)",
         "[2.0, 1.25]",
     ]
 

@@ -163,8 +163,10 @@ void register_random() {
 }
 
 // The algorithm of attention for tensors that torch traces: the CPU's choice. torch would consider CUDA's kernels only.
+// For those that vmap batches it is the one without fusion, as vmap would call CUDA's kernel by the name of flash.
 int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
                          bool causal, std::optional<double> scale, bool grouped) {
+  if (q.key_set().has(c10::DispatchKey::FuncTorchBatched)) return int64_t(at::SDPBackend::math);
   return at::native::_fused_sdp_choice_stub.DEFAULT(q, k, v, mask, p, causal, scale, grouped);
 }
 

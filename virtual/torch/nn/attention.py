@@ -111,6 +111,8 @@ def _is_fused(  # noqa: PLR0913, PLR0917  (torch's signature)
     **options: Any,
 ) -> bool:
     """Whether the fused algorithm for the CPU computes this attention."""
+    if any(map(_is_batched, (q, k, v))):
+        return False  # vmap has no rule for the choice below, nor for the CPU's algorithm
     if untyped_torch.backends.cuda.math_sdp_enabled():
         choose = aten._fused_sdp_choice.default
         fused = bool(choose(q, k, v, mask, dropout, causal, **options) == _FLASH)
@@ -121,6 +123,14 @@ def _is_fused(  # noqa: PLR0913, PLR0917  (torch's signature)
     # as on CUDA, float64 is not fused, so that a second derivative exists
     is_double_on_cuda = q.dtype == torch.float64 and runtime.in_use().name == "cuda"
     return fused and not is_double_on_cuda
+
+
+def _is_batched(x: Tensor) -> bool:
+    """Whether vmap batches this tensor, within gradients of torch.func or not."""
+    functorch = core._functorch
+    while functorch.is_gradtrackingtensor(x):
+        x = functorch.get_unwrapped(x)
+    return bool(functorch.is_batchedtensor(x))
 
 
 def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)

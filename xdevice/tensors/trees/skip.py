@@ -62,5 +62,5 @@ class Skip:
 
 
 def _steps_to(name: object) -> tuple[str, ...]:
-    """The last steps of the paths to parts of that name; a key may be a number."""
-    return f".{name}", f"[{name}]", f"[{in_one_line(repr(name))}]"
+    """The last steps of the paths to parts of that name: the text "0" is no number."""
+    return f".{name}", f"[{in_one_line(repr(name))}]"

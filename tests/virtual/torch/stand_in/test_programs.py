@@ -950,6 +950,22 @@ def test_attention_has_the_algorithms_that_cuda_has(short):
     assert attend([flash, efficient], short, mask=mask)
 
 
+def test_attention_can_be_batched_by_vmap():
+    vmap, grad = torch.func.vmap, torch.func.grad
+
+    def attend(x):
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    transforms = (
+        vmap(attend),
+        vmap(grad(lambda x: attend(x).sin().sum())),
+        grad(lambda x: vmap(attend)(x).sin().sum()),
+    )
+    x = torch.randn(3, 2, 4, 4)
+    for transform in transforms:
+        torch.testing.assert_close(transform(x.cuda()).cpu(), transform(x))
+
+
 def test_attention_in_float64_has_a_second_derivative():
     def attend(device):
         x = torch.rand(2, 3, 4, 8, dtype=torch.float64).to(device).requires_grad_()
