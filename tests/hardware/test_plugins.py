@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,13 +16,13 @@ import pytest
 
 import xdevice
 from xdevice.virtual import plugins
-from xdevice.virtual.plugins import Recipe, compilers
+from xdevice.virtual.plugins import Recipe, building, compilers
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
 RECIPE = Recipe(
     "answer", "answers", Path("answer.cc"), "a framework", "c++17", defines=("ANSWER=42",)
 )
-ONCE = "compiling answers, once, in about a minute\n"
+ONCE = "compiling answers, once, in one to three minutes\n"
 BUILD = """
 from pathlib import Path
 from xdevice.virtual import plugins
@@ -75,6 +76,17 @@ def test_it_is_compiled_once_and_stderr_says_so(recipe, capfd):
     assert first.stat().st_mtime_ns == written
     assert capfd.readouterr().err == ""
     assert list(first.parent.iterdir()) == [first], "nothing else is in its folder"
+
+
+def test_a_long_compilation_says_that_it_goes_on(recipe, compiler, tmp_path, monkeypatch, capfd):
+    slow = tmp_path / "slow"
+    slow.write_text(f'#!/bin/sh\nsleep 1.5\nexec {shlex.join(compiler)} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("CXX", str(slow))
+    monkeypatch.setattr(building, "_INTERVAL", 1)
+    assert answer(plugins.library(recipe)) == 42
+    first, second, *_ = capfd.readouterr().err.splitlines(keepends=True)
+    assert (first, second) == (ONCE, "still compiling after 1 s\n")
 
 
 def test_another_source_gets_its_own(recipe):

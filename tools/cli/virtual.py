@@ -207,7 +207,7 @@ def plug_in(backend: Backend) -> Answer:
     start = time.perf_counter()
     is_compiled = False
 
-    def note_compilation() -> None:
+    def note_compilation(_seconds: int) -> None:
         nonlocal is_compiled
         is_compiled = True
 

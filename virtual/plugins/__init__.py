@@ -91,9 +91,13 @@ def library(recipe: Recipe) -> Path:
             f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now"
         )
     folder = writable(recipe, refusals)
-    message = f"compiling {recipe.purpose}, once, in about a minute"
-    message += _listed(refusals)
-    return build(recipe, folder, lambda: print(message, file=sys.stderr, flush=True))
+
+    def compiling(seconds: int) -> None:
+        begin = f"compiling {recipe.purpose}, once, in one to three minutes{_listed(refusals)}"
+        line = f"still compiling after {seconds} s" if seconds else begin
+        print(line, file=sys.stderr, flush=True)
+
+    return build(recipe, folder, compiling)
 
 
 def writable(recipe: Recipe, refusals: list[str]) -> Path:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeAlias
 
 from xdevice.errors import NotSupportedError
 from xdevice.virtual.plugins.compilers import command, compiler, hint
@@ -21,9 +22,14 @@ _DISK_FULL = {
 _PATH_IS_TAKEN = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP
 _TEMPORARY_FOLDERS = "TMPDIR", "TMP", "TEMP", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"
 
+_INTERVAL = 15  # in seconds
 
-def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None) -> Path:
-    """The library in the folder, compiled unless it is there; ``begin`` is called before it is compiled."""
+Compiling: TypeAlias = Callable[[int], None]
+"""Called before the library is compiled, with 0, and every 15 seconds while it is, with the seconds so far."""
+
+
+def build(recipe: Recipe, folder: Path, compiling: Compiling = lambda seconds: None) -> Path:
+    """The library in the folder, compiled unless it is there."""
     compiler_command = compiler()
     if compiler_command is None:
         raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint()}")
@@ -32,10 +38,10 @@ def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None
         # processes that wait for the lock find the library afterwards
         with _lock(folder / f"{recipe.name}.lock") as is_locked:
             if not is_complete(library):
-                begin()
+                compiling(0)
                 if is_locked:
                     _remove_unfinished(recipe, folder)
-                _compile(recipe, compiler_command, library)
+                _compile(recipe, compiler_command, library, compiling)
     except OSError as error:
         raise _failure(recipe, error, folder) from error
     return library
@@ -77,7 +83,9 @@ def _lock(file: Path) -> Generator[bool]:
         os.close(handle)
 
 
-def _compile(recipe: Recipe, compiler_command: list[str], library: Path) -> None:
+def _compile(
+    recipe: Recipe, compiler_command: list[str], library: Path, compiling: Compiling
+) -> None:
     missing = [str(folder) for folder in recipe.include if not folder.is_dir()]
     if missing:
         raise NotSupportedError(
@@ -92,7 +100,7 @@ def _compile(recipe: Recipe, compiler_command: list[str], library: Path) -> None
     try:
         output = scratch / recipe.file
         output_digest = scratch / "digest"
-        _run(command(compiler_command, recipe, output), output, recipe.purpose)
+        _run(command(compiler_command, recipe, output), output, recipe.purpose, compiling)
         output_digest.write_text(digest(output.read_bytes()))
         for path in (library.parent, output, output_digest):
             path.chmod(0o644 if path == output_digest else 0o755)  # other users may copy them
@@ -107,16 +115,22 @@ def _compile(recipe: Recipe, compiler_command: list[str], library: Path) -> None
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(words: list[str], output: Path, purpose: str) -> None:
+def _run(words: list[str], output: Path, purpose: str, compiling: Compiling) -> None:
     # in English, and with its temporary files in the folder that is removed afterwards
     temporary = dict.fromkeys(_TEMPORARY_FOLDERS, str(output.parent))
     env = {**os.environ, "LC_ALL": "C", **temporary}
-    process = subprocess.run(
-        words, env=env, capture_output=True, text=True, errors="replace", check=False
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        words, env=env, stdout=pipe, stderr=pipe, text=True, errors="replace"
     )
+    with process:
+        try:
+            text = _text(process, compiling)
+        except BaseException:  # as `subprocess.run` does
+            process.kill()
+            raise
     if process.returncode == 0 and output.is_file():
         return
-    text = process.stderr + process.stdout
     for number, message in _DISK_FULL.items():
         if message in text:
             raise OSError(number, message)
@@ -125,6 +139,18 @@ def _run(words: list[str], output: Path, purpose: str) -> None:
     reason = next((line for line in lines if "error" in line), last_line)
     cure = "install another compiler and set CXX"
     raise NotSupportedError(f"{purpose} could not be compiled: {words[0]} says {reason}; {cure}")
+
+
+def _text(process: subprocess.Popen[str], compiling: Compiling) -> str:
+    """What the process prints until it ends."""
+    seconds = 0
+    while True:
+        try:
+            output, errors = process.communicate(timeout=_INTERVAL)
+            return errors + output
+        except subprocess.TimeoutExpired:
+            seconds += _INTERVAL
+            compiling(seconds)
 
 
 def _failure(recipe: Recipe, error: OSError, folder: Path) -> NotSupportedError:
