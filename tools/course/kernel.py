@@ -127,7 +127,8 @@ def _keep_the_beginning_of_streams(client: Any) -> None:
     ) -> NotebookNode | None:
         out: NotebookNode | None = add(outs, msg, display_id, cell_index)
         if outs and outs[-1].output_type == "stream":
-            if outs[-1].text.startswith("compiling "):  # a plug-in of virtual GPUs
+            # a plug-in of virtual GPUs
+            if outs[-1].text.startswith(("compiling ", "still compiling ")):
                 words = outs[-1].text.partition("\n")[0]
                 print(f"cell {cell_index} of {len(client.nb.cells) - 1}: {words}", flush=True)
             _merge_stream(outs)
