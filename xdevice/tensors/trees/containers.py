@@ -106,11 +106,6 @@ class ObjectContainer(Container):
 class SequenceContainer(ObjectContainer):
     """A list, tuple, deque, set or frozenset."""
 
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self is LIST or self is TUPLE:  # nearly always
-            return self.cls(parts)
-        return super().rebuild(node, parts)
-
     def items(self, node: Node) -> Parts:
         return list(self.base.__iter__(node))
 
@@ -137,11 +132,6 @@ class SequenceContainer(ObjectContainer):
 
 class DictContainer(ObjectContainer):
     """A dict. Some, ``AttrDict`` by name, are their own attributes: ``self.__dict__ = self``."""
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self is DICT:  # nearly always
-            return dict(zip(node, parts, strict=True))
-        return super().rebuild(node, parts)
 
     def attributes(self, node: Node) -> dict[str, Any]:
         attributes = attributes_of(node, self.slots)

@@ -113,9 +113,18 @@ class FlatTree:
                 new_parts.append(new_part)
                 if new_part is not part:
                     changed = True
-            if changed:
+            if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
+                continue
+            # the usual classes here, as above
+            if container is DICT:
+                new[key] = dict(zip(node, new_parts, strict=True))
+            elif container is LIST:
+                new[key] = new_parts
+            elif container is TUPLE:
+                new[key] = tuple(new_parts)
+            elif changed:
                 new[key] = container.rebuild(node, new_parts)
-            elif afresh and not isinstance(node, (tuple, frozenset)):
+            else:
                 with suppress(ArgumentError):
                     new[key] = container.rebuild(node, new_parts)
         return new.get(id(self.tree), self.tree)
