@@ -7,14 +7,13 @@ cannot be pickled is not searched.
 import pickle
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
 from xdevice.contract import Tensor
 from xdevice.errors import NotATensorError, XDeviceError
-from xdevice.framework.ownership import Known, known_of
+from xdevice.framework.ownership import known_of
 from xdevice.tensors.trees.containers import (
     LEAF,
     Container,
@@ -93,7 +92,6 @@ class _Search(pickle.Pickler):
     def __init__(self) -> None:
         super().__init__(_Nowhere(), protocol=4)
         self.tensors: list[Tensor] = []
-        self._known: dict[type, Known] = {}
         self._number = 0
 
     def persistent_id(self, obj: Any) -> bool | None:
@@ -104,7 +102,7 @@ class _Search(pickle.Pickler):
         self._number += 1
         if self._number > _MAX_SEARCHED_OBJECTS:
             raise NotATensorError
-        known = self._known.get(cls) or self._known.setdefault(cls, known_of(cls))
+        known = known_of(cls)
         if known.backend is None:
             return None
         if known.is_data is not None and known.is_data(obj):
@@ -114,28 +112,17 @@ class _Search(pickle.Pickler):
         return True
 
     def reducer_override(self, obj: Any) -> Any:
-        """What an object consists of; nothing if it cannot be pickled, such as a lock.
+        """A stand-in with the same contents: what is after the first element, which is a function.
 
-        This is what `object.__reduce_ex__` returns: a function that makes the object, its
-        arguments, the state, items and pairs. ``object`` stands for the function, which pickle
-        would look at closely.
+        What cannot be pickled, such as a lock, has none. The letters of a string, by which pickle
+        would look the object up, are data.
         """
         try:
-            reduced = obj.__reduce_ex__(4)
-            if isinstance(reduced, str):
-                return object, ()
-            _, arguments, *others = reduced
-            state, items, pairs = (*others, None, None, None)[:3]
-            items, pairs = items and _until_error(items), pairs and _until_error(pairs)
-            return object, tuple(arguments), state, items, pairs
-        except Exception:
-            return object, ()
-
-
-def _until_error(items: Iterable[Any]) -> Iterator[Any]:
-    """The items that a class of the user gives: pickle takes them later."""
-    with suppress(Exception):
-        yield from items
+            _, *contents = obj.__reduce_ex__(4)
+            contents = [list(part) if isinstance(part, Iterator) else part for part in contents]
+        except Exception:  # whatever a class of the user raises
+            contents = []
+        return object, (), contents
 
 
 def check_nothing_inside(leaf: Any) -> None:
