@@ -16,14 +16,10 @@ from xdevice.errors import NotATensorError, XDeviceError
 from xdevice.framework.ownership import known_of
 from xdevice.tensors.trees.containers import (
     LEAF,
-    Container,
-    DictContainer,
-    Node,
     attributes_of,
     containers,
     slots_of,
 )
-from xdevice.tensors.trees.skip import Skip
 
 _HINT = (
     "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
@@ -36,30 +32,6 @@ DATA = (
     *(types.FunctionType, types.ModuleType, types.CodeType),
 )
 _MAX_SEARCHED_OBJECTS = 20_000
-
-
-def check_static_parts(container: Container, node: Node, skipped: Skip | None) -> None:
-    """Raise an error if a tensor is in what a rebuilt container would keep as it is.
-
-    These are a dict's keys, and what a registered class stores beside its parts.
-    """
-    if not any(map(tensors_in, container.static(node))):
-        return
-    name = type(node).__name__
-    if isinstance(containers[type(node)], DictContainer):
-        raise NotATensorError(
-            f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
-        )
-    moving = container.paths(node)
-    attributes = attributes_of(node, slots_of(type(node)))
-    fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
-    for field in fields or [""]:
-        if skipped is None or not skipped.leaves_out(node, f".{field}"):
-            place = f"{name}.{field}" if field else f"the static part of this {name}"
-            raise NotATensorError(
-                f"{place} holds a tensor and is registered as static, so it does not move; make "
-                "it an ordinary field, or name it in skip="
-            )
 
 
 def tensors_in(obj: Any) -> list[Tensor]:
@@ -146,11 +118,12 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         if id(node) in visited or issubclass(type(node), DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
-        container = containers[type(node)].of(node)
+        container = containers[type(node)]
         if container is LEAF:
             attributes = attributes_of(node, slots_of(type(node)))
-            parts = {f".{name}": value for name, value in attributes.items()}
+            steps = {f".{name}": value for name, value in attributes.items()}
         else:
-            parts = dict(zip(container.paths(node), container.parts(node), strict=True))
-        queue += [(path + step, part) for step, part in parts.items()]
+            parts, _ = container.open(node)
+            steps = dict(zip(container.paths(node), parts, strict=True))
+        queue += [(path + step, part) for step, part in steps.items()]
     return ""
