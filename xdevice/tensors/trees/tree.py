@@ -26,8 +26,7 @@ from xdevice.tensors.trees.containers import (
     containers,
     slots_of,
 )
-from xdevice.tensors.trees.inside import tensors_in
-from xdevice.tensors.trees.leaves import Leaf
+from xdevice.tensors.trees.leaves import Leaf, tensors_in
 
 T = TypeVar("T")
 
