@@ -160,14 +160,11 @@ def move_tree(
     """The tree, or a single leaf of any kind, on the target."""
     flat = FlatTree(tree, skip)
     leaves = _leaves_to_move(flat, target, copy)
-    if not leaves:
-        return tree
-    _check_moves(leaves, flat, target, copy)
-    return _Move(leaves, target, copy, non_blocking).run(flat)
+    return _Move(leaves, target, copy, non_blocking).run(flat) if leaves else tree
 
 
 def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[Known, LeavesToMove]:
-    """The leaves that are elsewhere, or are to be copied."""
+    """The leaves that are elsewhere, or are to be copied; an error if one of them may not move."""
     to_move: dict[Known, LeavesToMove] = {}
     leaf = flat.tree
     try:
@@ -189,6 +186,8 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
                         pass  # it is on several devices, and is moved to one
                     if device is target and not copy:
                         continue
+                if locate is None or not elsewhere:  # one tensor of those in a row is enough
+                    _check_move(leaf, known, flat, target, copy)
                 elsewhere[id(leaf)] = leaf, device
             if elsewhere:
                 to_move.setdefault(known, {}).update(elsewhere)
@@ -209,23 +208,10 @@ def _has_to_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: boo
     return bool(copy) or devices != {target}
 
 
-def _check_moves(
-    to_move: dict[Known, LeavesToMove], flat: FlatTree, target: Device, copy: bool | None
-) -> None:
-    """Raise an error if a leaf may not move, or its framework does not have the device."""
-    for known, leaves in to_move.items():
-        for leaf, _ in leaves.values():
-            try:
-                _check_move(leaf, known, flat, target, copy)
-            except XDeviceError as error:
-                raise at_path(error, flat.path_to(leaf)) from error.__cause__
-            if known.backend is not None:  # the same holds for all leaves of this class
-                break
-
-
 def _check_move(
     leaf: Leaf, known: Known, flat: FlatTree, target: Device, copy: bool | None
 ) -> None:
+    """Raise an error if a leaf may not move, or its framework does not have the device."""
     if copy is False:
         category = "object" if known.category == "movable" else known.category
         raise CopyNeededError(
@@ -337,7 +323,6 @@ class _Move:
         for key, (tensor, device) in tensors.items():
             if key in self.new_leaves:
                 continue
-            # all copies are made before the first move, since a parameter may be moved in place
             source = placement.copy(tensor) if self.copy else tensor
             if device is self.target:
                 self.new_leaves[key] = source
