@@ -32,9 +32,9 @@ from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import check_dtypes_exist
 from xdevice.tensors.trees.leaves import (
     Leaf,
+    check_nothing_inside,
     devices_of_leaf,
     framework_of,
-    is_data,
     known_leaf,
     move_with_own_method,
 )
@@ -170,14 +170,15 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
     try:
         for cls, leaves in groupby(flat.leaves, type):  # known_of(cls) once for leaves in a row
             known = known_of(cls)
-            locate, may_be_data = known.device_of, known.is_data is not None
+            locate, has_data = known.device_of, known.is_data
             elsewhere: LeavesToMove = {}
             for leaf in leaves:
                 device = None
                 if locate is None:
                     if not _has_to_move(leaf, known, flat.tree, target, copy):
                         continue
-                elif may_be_data and leaf is not flat.tree and is_data(leaf, known):
+                elif has_data is not None and has_data(leaf) and leaf is not flat.tree:
+                    check_nothing_inside(leaf)
                     continue
                 else:
                     try:

@@ -55,7 +55,7 @@ def known_leaf(leaf: Leaf) -> Known | None:
     if known.category in ("tensor", "model", "movable"):
         return known
     if known.category is None and not issubclass(type(leaf), _DATA):
-        _check_nothing_inside(leaf)
+        check_nothing_inside(leaf)
     return None
 
 
@@ -66,7 +66,7 @@ def is_data(tensor: Leaf, known: Known) -> bool:
     """
     if known.is_data is None or not known.is_data(tensor):
         return False
-    _check_nothing_inside(tensor)
+    check_nothing_inside(tensor)
     return True
 
 
@@ -190,7 +190,8 @@ class _Search(pickle.Pickler):
         return object, (), contents
 
 
-def _check_nothing_inside(leaf: Any) -> None:
+def check_nothing_inside(leaf: Any) -> None:
+    """`NotATensorError`, with the path, if a tensor or model is found inside."""
     for tensor in tensors_in(leaf):
         name, path = type(leaf).__name__, _path_in(leaf, tensor)
         category, cls = known_of(type(tensor)).category, type(tensor).__name__
