@@ -170,26 +170,26 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
     try:
         for cls, leaves in groupby(flat.leaves, type):  # known_of(cls) once for leaves in a row
             known = known_of(cls)
-            locate, has_data = known.device_of, known.is_data
             elsewhere: LeavesToMove = {}
-            for leaf in leaves:
-                device = None
-                if locate is None:
-                    if not _has_to_move(leaf, known, flat.tree, target, copy):
+            locate, has_data = known.device_of, known.is_data
+            if locate is None:
+                for leaf in leaves:
+                    if _has_to_move(leaf, known, flat.tree, target, copy):
+                        _check_move(leaf, known, flat, target, copy)
+                        elsewhere[id(leaf)] = leaf, None
+            else:
+                for leaf in leaves:
+                    if has_data is not None and has_data(leaf) and leaf is not flat.tree:
+                        check_nothing_inside(leaf)
                         continue
-                elif has_data is not None and has_data(leaf) and leaf is not flat.tree:
-                    check_nothing_inside(leaf)
-                    continue
-                else:
                     try:
-                        device = locate(leaf)
+                        device: Device | None = locate(leaf)
                     except MixedDeviceError:
-                        pass  # it is on several devices, and is moved to one
-                    if device is target and not copy:
-                        continue
-                if locate is None or not elsewhere:  # one tensor of those in a row is enough
-                    _check_move(leaf, known, flat, target, copy)
-                elsewhere[id(leaf)] = leaf, device
+                        device = None  # it is on several devices, and is moved to one
+                    if device is not target or copy:
+                        if not elsewhere:  # one tensor of those in a row is enough
+                            _check_move(leaf, known, flat, target, copy)
+                        elsewhere[id(leaf)] = leaf, device
             if elsewhere:
                 to_move.setdefault(known, {}).update(elsewhere)
     except XDeviceError as error:
