@@ -89,12 +89,12 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
 
 
 def move_many(tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
-    if not non_blocking and {*map(type, tensors)} == {torch.Tensor}:
+    if not non_blocking:
         native_device = native(device)
         try:
             return [tensor.to(native_device) for tensor in tensors]
-        except NotImplementedError:
-            pass  # `move` says why
+        except (AttributeError, NotImplementedError):
+            pass  # `move` takes Keras's variables, too, and says why a tensor cannot be moved
     return [move(tensor, device, non_blocking) for tensor in tensors]
 
 

@@ -22,7 +22,7 @@ from xdevice import (
     gpu,
     virtual_gpus,
 )
-from xdevice.spelling import MAX_INDEX
+from xdevice.device import MAX_INDEX
 
 SPELLINGS = {
     "gpu:0": [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
@@ -24,7 +23,6 @@ from xdevice.errors import (
 from xdevice.framework.installing import SHORT_NAMES, hint_for
 from xdevice.framework.registry import (
     GROUP,
-    ORDER,
     adapter_modules,
     entry_points_of,
     not_installed,
@@ -99,7 +97,10 @@ class Backend(str, contract.Capabilities):
         return self.load(name)
 
     def load(self, name: str) -> Capability:
-        """The capability, loaded and kept as an attribute, between `before_loading` and `after_loading`."""
+        """The capability, loaded between `before_loading` and `after_loading`, and then kept.
+
+        Every thread that gets it has waited for the callbacks.
+        """
         capability: Capability | None = self.__dict__.get(name)
         if capability is None:
             for callback in before_loading:
@@ -107,17 +108,17 @@ class Backend(str, contract.Capabilities):
             capability = self.load_unprepared(name)
             for callback in after_loading:
                 callback(self)
+            # `setdefault`: threads that load it at once get one object
+            capability = self.__dict__.setdefault(name, capability)
         return capability
 
     def load_unprepared(self, name: str) -> Capability:
-        """The same without the callbacks: they give a framework its virtual GPUs by ``virtual``."""
+        """A new one without the callbacks: they give a framework its virtual GPUs by ``virtual``."""
         reasons = getattr(self.adapter, "CANNOT", {})
         # with a reason, the module may need what this version of the framework
         # lacks
         module = None if name in reasons else _module(self, name)
-        # `setdefault`: threads that load it at once get one object
-        loaded: Capability = self.__dict__.setdefault(name, Capability(name, self, module, reasons))
-        return loaded
+        return Capability(name, self, module, reasons)
 
     def unload(self) -> None:
         """Forget the capabilities and native devices, which are prepared again when next used."""
@@ -157,27 +158,28 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        # "numpy has no gradients", or for one function of several, "paddle has no seed"
-        lacks_all = self._name in self._reasons or self._is_empty()
-        lacking = self._name if lacks_all and function not in self._reasons else function
+        lacking, reason = self._lacking(function)
         noun = _NOUNS.get(lacking, lacking)
-        raise NotSupportedError(f"{self._backend} has no {noun}: {self.why_not(function)}")
+        raise NotSupportedError(f"{self._backend} has no {noun}: {reason}")
 
     def has(self, function: str) -> bool:
         return function in self.__dict__
 
     def why_not(self, function: str) -> str:
         """Why the adapter lacks the function, or the capability; its own reason if it gives one."""
-        reason = self._reasons.get(function) or self._reasons.get(self._name)
-        if reason:
-            return reason
-        module = f"{self._backend.module}.{self._name}"
-        if self._is_empty():
-            return f"its adapter has no {module}"
-        return f"its adapter has no {module}.{function}"
+        _, reason = self._lacking(function)
+        return reason
 
-    def _is_empty(self) -> bool:
-        return not any(map(self.has, contract.CAPABILITIES[self._name]))
+    def _lacking(self, function: str) -> tuple[str, str]:
+        """What the adapter lacks, the function or the whole capability, and why."""
+        if function in self._reasons:
+            return function, self._reasons[function]
+        if self._name in self._reasons:
+            return self._name, self._reasons[self._name]
+        module = f"{self._backend.module}.{self._name}"
+        if any(map(self.has, contract.CAPABILITIES[self._name])):
+            return function, f"its adapter has no {module}.{function}"
+        return self._name, f"its adapter has no {module}"
 
 
 def registered() -> dict[str, Backend]:
@@ -208,21 +210,6 @@ def find(name: str) -> Backend:
 def imported() -> list[Backend]:
     """The frameworks that this process has imported."""
     return [owner for owner in registered().values() if sys.modules.get(owner) is not None]
-
-
-def _import_adapters() -> None:
-    """Import the adapters of the frameworks that this process has imported.
-
-    A compiled function may be the first that uses xdevice. Its compiler calls
-    xdevice's functions as soon as they are imported, and so is this module. An
-    adapter whose compiler must not trace them says so when it is imported.
-    """
-    if sys.modules.keys().isdisjoint(ORDER):  # then there is no need to read the registry
-        return
-    for owner in imported():
-        if not is_being_imported(sys.modules[owner]):
-            with suppress(XDeviceError):  # using the framework raises it again
-                _ = owner.adapter
 
 
 def is_being_imported(module: ModuleType | None) -> bool:
@@ -256,6 +243,3 @@ def import_for(owner: Backend, module: str) -> ModuleType:
             f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
             name=str(owner),
         ) from error
-
-
-_import_adapters()

@@ -61,21 +61,14 @@ class Known:
 # Those whose adapter does not load: the module may be a user's own file of that name.
 _unusable: set[Backend] = set()
 
-# The classes that no framework owned, with the frameworks that were imported then: the answer is
-# valid until another one is imported.
-_without_owner: dict[type, tuple[Known, list[Backend]]] = {}
-
 
 class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
         """Ask the imported frameworks about the class; one that is not imported cannot own it."""
         frameworks = imported()
-        known, imported_then = _without_owner.get(cls, (None, None))
-        if known is not None and imported_then == frameworks:
-            return known
-        asked: list[Backend] = []
+        asked: set[Backend] = set()
         for owner in usable(cls):
-            asked.append(owner)
+            asked.add(owner)
             category = owner.placement.category(cls)
             if category is not None:
                 if category == "model":
@@ -86,13 +79,17 @@ class _Classes(dict[type, Known]):
         # package, may give another answer later.
         names = [str(cls.__module__).partition(".")[0], *frameworks]
         is_early = any(is_being_imported(sys.modules.get(name)) for name in names)
-        if not is_early and _unusable.union(asked).issuperset(frameworks):
-            _without_owner[cls] = known, frameworks
+        if not is_early and asked.union(_unusable).issuperset(frameworks):
+            self[cls] = known
         return known
 
 
 classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})
-"""What is known of each class that a framework owns, and of those that none can ever own."""
+"""What is known of each class so far.
+
+A class is defined after the framework that owns it is imported, so one without an owner stays
+without. The usual ones are here from the start: compilers cannot trace the questions.
+"""
 
 known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""

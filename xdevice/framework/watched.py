@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, TypeVar
 
 from xdevice.errors import BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import Backend, after_loading, imported
+from xdevice.framework.adapters import Backend, after_loading, imported, is_being_imported
 from xdevice.framework.choosing import decided
 
 __all__ = ["strict"]
@@ -64,9 +65,11 @@ class Watched:
 
     def watch(self, owner: Backend) -> None:
         """Watch the framework, if a block is open and its adapter is able to."""
-        if not self._blocks or owner in self._entered:
+        if not self._blocks:
             return
-        with self._lock:
+        if owner in self._entered and is_being_imported(sys.modules.get(owner)):
+            return  # the thread that was first may wait for this import
+        with self._lock:  # until the thread that was first has entered the manager
             if not self._blocks or owner in self._entered:
                 return
             # noted first: the manager loads a capability, which calls this method again

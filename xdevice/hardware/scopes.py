@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from sys import _getframe  # no public function is as quick
 from threading import get_ident
+from types import FrameType
 from typing import Any
 
 from xdevice.device import Device
@@ -90,13 +91,16 @@ class _OpenScope:
     device: Device
     backend: Backend
     native: AbstractContextManager[Any] | None  # the framework's own scope
-    in_generator: bool  # whether the `with` statement is in a generator
     thread: int
-    closed: bool = False
+    generator: int | None  # the frame with the `with` statement, by its id, if it is a generator's
+    closed: bool = False  # set for a generator's: other threads and tasks may still see it
 
 
 _open: ContextVar[tuple[_OpenScope, ...]] = ContextVar("xdevice.scope", default=())
 """The scopes that this thread or task has entered, the innermost last."""
+
+_of_generators: list[_OpenScope] = []
+"""The open scopes of all generators: a generator may be closed in another thread or task."""
 
 # whether a scope was ever entered: compilers that trace functions cannot read a ContextVar
 _in_use = False
@@ -131,45 +135,50 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         require(chosen, device)
         _in_use = True
         chosen.scope_devices.add(device)
-    flags = _getframe(2).f_code.co_flags  # of the code with the `with` statement
+    frame = _getframe(2)  # that of the `with` statement
     if native is None:
-        native = not flags & _CAN_BE_SUSPENDED
+        native = not frame.f_code.co_flags & _CAN_BE_SUSPENDED
     native_scope: AbstractContextManager[Any] | None = None
     if native:
         # a new one: some frameworks cannot leave a scope that is entered twice
         native_scope = chosen.hardware.scope(device)
         native_scope.__enter__()
-    in_generator = bool(flags & _IN_GENERATOR)
-    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator, get_ident())
+    generator = _generator(frame)
+    open_scope = _OpenScope(manager, device, chosen, native_scope, get_ident(), generator)
     _open.set((*(each for each in _open.get() if not each.closed), open_scope))
+    if generator is not None:
+        _of_generators.append(open_scope)
 
 
 def leave(manager: object, error: tuple[Any, ...]) -> None:
-    """Close the last scope that this context manager has opened in this thread or task.
-
-    A generator leaves one of generators: its caller may have entered the same device.
-    """
-    in_generator = bool(_getframe(2).f_code.co_flags & _IN_GENERATOR)
+    """Close the last scope that this context manager has opened in this generator, thread or task."""
+    generator = _generator(_getframe(2))
     stack = _open.get()
-    for i in reversed(range(len(stack))):
-        open_scope = stack[i]
-        is_same = open_scope.manager is manager and open_scope.in_generator == in_generator
-        if is_same and not open_scope.closed:
+    candidates = stack if generator is None else tuple(_of_generators)
+    for open_scope in reversed(candidates):
+        if open_scope.manager is manager and open_scope.generator == generator:
             break
     else:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
-    inner_scopes = stack[i + 1 :]
-    for inner in inner_scopes:
-        # the framework's own scopes are a stack
-        if open_scope.native is not None and inner.native is not None and not inner.closed:
-            raise ScopeError(
-                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
-                "still open; leave that first"
-            )
-    _open.set(stack[:i] + inner_scopes)
-    # a generator may be closed in another task, while its caller still has the scope
-    open_scope.closed = in_generator
+    if open_scope in stack:
+        i = stack.index(open_scope)
+        inner_scopes = stack[i + 1 :]
+        for inner in inner_scopes:
+            # the framework's own scopes are a stack
+            if open_scope.native is not None and inner.native is not None and not inner.closed:
+                raise ScopeError(
+                    f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                    "still open; leave that first"
+                )
+        _open.set(stack[:i] + inner_scopes)
+    if generator is not None:
+        open_scope.closed = True
+        _of_generators.remove(open_scope)
     if open_scope.native is not None:
         open_scope.native.__exit__(*error)
+
+
+def _generator(frame: FrameType) -> int | None:
+    return id(frame) if frame.f_code.co_flags & _IN_GENERATOR else None

@@ -109,7 +109,8 @@ def fill_value_for(
         has_gradients = owner.load("gradients").has("is_floating")
         if not is_integer and has_gradients and owner.gradients.is_floating(value):
             return value
-    return number(value)
+    one_number = number(value)
+    return one_number if dtype is None else number_for(dtype, one_number, owner)
 
 
 def number(value: Number) -> Number:
@@ -124,12 +125,13 @@ def number(value: Number) -> Number:
 
 
 def number_for(dtype: NativeDtype, value: Number, owner: Backend) -> Number:
-    """The number in a type that every framework accepts for the dtype.
+    """The number in a type that every framework accepts for the dtype, which it fits.
 
     A float becomes an integer for a dtype of integers. An integer of more than
     64 bits becomes a float for other dtypes, or is an `OverflowError` if no
-    float is as large.
+    float is as large. Other errors are those of `check_fit`.
     """
+    check_fit("full", (value,), dtype, owner)
     if type(value) is float and limits_of(dtype_name(dtype, owner)) is not None:
         return int(value)
     if type(value) is int:

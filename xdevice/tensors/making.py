@@ -9,14 +9,20 @@ from typing import Any
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, NotSupportedError, UnknownPlacementError, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotSupportedError,
+    UnknownPlacementError,
+    shortened,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.hardware.devices import as_device, has_cpu, native_of, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.hardware.traced import TracedDevice
-from xdevice.tensors.arguments import Dtype, check_fit, fill_value_for, native_dtype, number_for
+from xdevice.tensors.arguments import Dtype, check_fit, fill_value_for, native_dtype
 from xdevice.tensors.placement import backend_of, device_of
 from xdevice.typing import DeviceLike
 
@@ -66,14 +72,15 @@ def make(owner: Backend, factory: str, dtype: Dtype, target: Device | None, *arg
     """A new tensor on a device that the framework has, or on its default device if that is None."""
     native_factory: Callable[..., Tensor] = getattr(owner.creation, factory)
     new_dtype = None if dtype is None else native_dtype(owner, dtype)
-    if factory == "full":
-        args = (args[0], fill_value_for(owner, args[1], new_dtype))
     try:
-        if new_dtype is not None:
+        if factory == "full":
+            shape, value = args
+            args = shape, fill_value_for(owner, value, new_dtype)
+        elif new_dtype is not None:
             check_fit(factory, args, new_dtype, owner)
-            if factory == "full":
-                args = (args[0], number_for(new_dtype, args[1], owner))
         new_tensor = native_factory(*args, new_dtype, target)
+    except ArgumentTypeError:
+        raise  # the value is not a number
     # SystemError: Python's for integers that are too long
     except (TypeError, ValueError, OverflowError, SystemError) as error:
         arguments = ", ".join(shortened(arg) for arg in args)

@@ -9,7 +9,8 @@ several devices.
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from itertools import groupby
+from typing import TypeAlias, TypeVar
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
@@ -31,9 +32,9 @@ from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import check_dtypes_exist
 from xdevice.tensors.trees.leaves import (
     Leaf,
+    check_nothing_inside,
     devices_of_leaf,
     framework_of,
-    is_data,
     known_leaf,
     move_with_own_method,
 )
@@ -44,6 +45,9 @@ from xdevice.typing import DeviceLike
 __all__ = ["to_device"]
 
 T = TypeVar("T")
+
+LeavesToMove: TypeAlias = dict[int, tuple[Leaf, Device | None]]
+"""Leaves by id, each with its device: ``None`` for a tensor on several devices and other leaves."""
 
 
 def to_device(
@@ -143,7 +147,11 @@ def move_tensors(
     except Exception as error:
         check_dtypes_exist(tensors, target, owner, error)
         raise
-    return [check_arrival(tensor, owner, target) for tensor in new_tensors]
+    device_of = owner.placement.device_of
+    for tensor in new_tensors:
+        if device_of(tensor) is not target:
+            raise misplaced(owner, target, {device_of(tensor)})
+    return new_tensors
 
 
 def move_tree(
@@ -155,47 +163,45 @@ def move_tree(
     return _Move(leaves, target, copy, non_blocking).run(flat) if leaves else tree
 
 
-def _leaves_to_move(
-    flat: FlatTree, target: Device, copy: bool | None
-) -> dict[Known, dict[int, Leaf]]:
-    """The leaves that are elsewhere, or are to be copied, by class and id.
-
-    An error if one of them may not move.
-    """
-    leaves: dict[Known, dict[int, Leaf]] = {}
-    leaf, cls = flat.tree, None
+def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[Known, LeavesToMove]:
+    """The leaves that are elsewhere, or are to be copied; an error if one of them may not move."""
+    to_move: dict[Known, LeavesToMove] = {}
+    leaf = flat.tree
     try:
-        for leaf in flat.leaves:
-            if type(leaf) is not cls:  # else what is known is that of the leaf before, to be quick
-                cls = type(leaf)
-                known = known_of(cls)
-                device_of, has_data = known.device_of, known.is_data
-                of_class = leaves.get(known)
-            try:
-                if device_of is None or (has_data is not None and has_data(leaf)):
-                    # a model, an object that moves itself, or plain data
-                    if not _has_to_move(leaf, known, flat.tree, target, copy):
+        for cls, leaves in groupby(flat.leaves, type):  # known_of(cls) once for leaves in a row
+            known = known_of(cls)
+            elsewhere: LeavesToMove = {}
+            locate, has_data = known.device_of, known.is_data
+            if locate is None:
+                for leaf in leaves:
+                    if _has_to_move(leaf, known, flat.tree, target, copy):
+                        _check_move(leaf, known, flat, target, copy)
+                        elsewhere[id(leaf)] = leaf, None
+            else:
+                for leaf in leaves:
+                    if has_data is not None and has_data(leaf) and leaf is not flat.tree:
+                        check_nothing_inside(leaf)
                         continue
-                elif device_of(leaf) is target and not copy:
-                    continue
-            except MixedDeviceError:
-                pass  # it is on several devices, and is moved to one
-            if of_class is None or known.backend is None:  # one of a framework's class is enough
-                _check_move(leaf, known, flat, target, copy)
-                of_class = leaves.setdefault(known, {})
-            of_class[id(leaf)] = leaf
+                    try:
+                        device: Device | None = locate(leaf)
+                    except MixedDeviceError:
+                        device = None  # it is on several devices, and is moved to one
+                    if device is not target or copy:
+                        if not elsewhere:  # one tensor of those in a row is enough
+                            _check_move(leaf, known, flat, target, copy)
+                        elsewhere[id(leaf)] = leaf, device
+            if elsewhere:
+                to_move.setdefault(known, {}).update(elsewhere)
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
-    return leaves
+    return to_move
 
 
 def _has_to_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool | None) -> bool:
-    """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
+    """Whether a leaf that is not a tensor is elsewhere, or is to be copied."""
     if known_leaf(leaf) is None:
         if leaf is tree:
             raise not_a_tensor(leaf)
-        return False
-    if leaf is not tree and is_data(leaf, known):
         return False
     devices = devices_of_leaf(leaf, known)
     if not devices:  # a model without parameters may have something else to move
@@ -226,7 +232,7 @@ def _check_move(
 class _Move:
     """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
 
-    leaves: dict[Known, dict[int, Leaf]]
+    leaves: dict[Known, LeavesToMove]
     target: Device
     copy: bool | None
     non_blocking: bool
@@ -235,18 +241,18 @@ class _Move:
 
     def run(self, flat: FlatTree) -> Tree:
         try:
-            tensors = self._leaves_of("tensor")
-            for owner, models in self._leaves_of("model").items():
-                self._move_models(owner, list(models.values()), tensors.get(owner, {}))
+            for owner, models in self._models().items():
+                self._move_models(owner, models)
             for known, leaves in self.leaves.items():
                 if known.category == "movable":
-                    for leaf in leaves.values():
+                    for leaf, _ in leaves.values():
                         try:
                             self._move_object(leaf, known)
                         except NotSupportedError as error:
                             raise at_path(error, flat.path_to(leaf)) from error.__cause__
-            for owner, its_tensors in tensors.items():
-                self._move_tensors(owner, its_tensors)
+            for known, leaves in self.leaves.items():
+                if known.category == "tensor" and known.backend is not None:
+                    self._move_tensors(known.backend, leaves)
             return flat.replace(self.new_leaves)
         except BaseException:
             for undo in reversed(self.undo):
@@ -254,20 +260,24 @@ class _Move:
                     undo()
             raise
 
-    def _leaves_of(self, category: str) -> dict[Backend, dict[int, Leaf]]:
-        """The leaves of one category, by framework and id."""
-        by_framework: dict[Backend, dict[int, Leaf]] = {}
+    def _models(self) -> dict[Backend, list[Model]]:
+        by_framework: dict[Backend, list[Model]] = {}
         for known, leaves in self.leaves.items():
-            if known.category == category and known.backend is not None:
-                by_framework.setdefault(known.backend, {}).update(leaves)
+            if known.category == "model" and known.backend is not None:
+                models = by_framework.setdefault(known.backend, [])
+                models += [model for model, _ in leaves.values()]
         return by_framework
 
-    def _move_models(self, owner: Backend, models: list[Model], others: dict[int, Tensor]) -> None:
+    def _move_models(self, owner: Backend, models: list[Model]) -> None:
         """Move all models of one framework, so that copies share what the originals share.
 
-        The others are the tensors beside them in the tree, and may be parameters, as in
-        ``[net, net.weight]``: that place gets the weight of the moved model, a new one in a copy.
+        A tensor beside them in the tree may be a parameter, as in ``[net, net.weight]``: that
+        place gets the weight of the moved model, a new one in a copy.
         """
+        others: dict[int, Tensor] = {}
+        for known, leaves in self.leaves.items():
+            if known.category == "tensor" and known.backend == owner:
+                others.update({key: tensor for key, (tensor, _) in leaves.items()})
         sources = owner.models.copy_models(models) if self.copy else models
         for model, source in zip(models, sources, strict=True):
             old_tensors = _tensors_of(model, owner)
@@ -286,6 +296,10 @@ class _Move:
                     "a model has other tensors after its move than before, so it cannot be told "
                     "which of them the tree shares with it; move the model alone"
                 )
+        if not self.copy:  # a model may move further tensors in place, such as its optimizer's
+            for key, tensor in others.items():
+                if devices_of_tensors([tensor]) == {self.target}:
+                    self.new_leaves.setdefault(key, tensor)
 
     def _move_object(self, leaf: Leaf, known: Known) -> None:
         """Move an object with its own method ``to``; some libraries move it in place."""
@@ -303,34 +317,28 @@ class _Move:
             raise misplaced(framework_of(leaf, known), self.target, devices)
         self.new_leaves[id(leaf)] = new_leaf
 
-    def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
-        """Move all tensors of one framework that are not a moved model's."""
+    def _move_tensors(self, owner: Backend, tensors: LeavesToMove) -> None:
+        """Move the tensors of one class that are not a moved model's."""
         placement = owner.placement
-        sources = {key: x for key, x in tensors.items() if key not in self.new_leaves}
-        if self.copy:  # all before the first move, since a parameter may be moved in place
-            sources = {key: placement.copy(x) for key, x in sources.items()}
-        self.new_leaves |= sources
-        # asked again: a model may have moved other tensors in place, such as its optimizer's
-        origins = {key: _origin(x, placement.device_of) for key, x in sources.items()}
-        elsewhere = {key: x for key, x in sources.items() if origins[key] is not self.target}
+        elsewhere: dict[int, Tensor] = {}
+        for key, (tensor, device) in tensors.items():
+            if key in self.new_leaves:
+                continue
+            source = placement.copy(tensor) if self.copy else tensor
+            if device is self.target:
+                self.new_leaves[key] = source
+            else:
+                elsewhere[key] = source
 
         def move_back() -> None:  # those that the framework has moved in place
-            for key, x in elsewhere.items():
-                origin = origins[key]
-                if origin is not None and placement.device_of(x) is not origin:
-                    placement.move(x, origin, False)
+            for key, source in elsewhere.items():
+                device = tensors[key][1]
+                if device is not None and placement.device_of(source) is not device:
+                    placement.move(source, device, False)
 
         self.undo.append(move_back)
         moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
         self.new_leaves.update(zip(elsewhere, moved, strict=True))
-
-
-def _origin(tensor: Tensor, device_of: Callable[[Tensor], Device]) -> Device | None:
-    """Where the tensor is; ``None`` if it is on several devices."""
-    try:
-        return device_of(tensor)
-    except MixedDeviceError:
-        return None
 
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:

@@ -19,7 +19,7 @@ from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
 from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors import creation
-from xdevice.tensors.arguments import check_fit, native_dtype, number_for, shape_of
+from xdevice.tensors.arguments import native_dtype, number_for, shape_of
 from xdevice.tensors.creation import Shape
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.making import make, place
@@ -261,7 +261,6 @@ class Factories:
     def _checked(self, fill_value: Number, dtype: NativeDtype) -> Number:
         """The number with which `full_like` fills a tensor of that dtype."""
         try:
-            check_fit("full", (fill_value,), dtype, self._owner)
             return number_for(dtype, fill_value, self._owner)
         except (TypeError, OverflowError) as error:
             raise ArgumentError(

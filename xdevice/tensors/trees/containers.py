@@ -29,20 +29,12 @@ Parts: TypeAlias = list[Any]
 class Container:
     """How objects of one class are opened; here, a leaf, which has no parts."""
 
-    def of(self, node: Node) -> Container:
-        """How this object is opened."""
-        return self
-
-    def parts(self, node: Node) -> Parts:
-        """What it contains, in a fixed order."""
-        return []
+    def open(self, node: Node) -> tuple[Parts, Parts]:
+        """Its parts in a fixed order, and what a rebuilt one keeps as it is, which may hold a tensor."""
+        return [], []
 
     def paths(self, node: Node) -> list[str]:
         """What to write after the container for each part: ``[0]``, ``['x']``, ``.x``."""
-        return []
-
-    def static(self, node: Node) -> Parts:
-        """What a rebuilt container keeps as it is, and might hold a tensor."""
         return []
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
@@ -62,11 +54,11 @@ class ObjectContainer(Container):
         self.slots = slots_of(cls)
         self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
-    def parts(self, node: Node) -> Parts:
+    def open(self, node: Node) -> tuple[Parts, Parts]:
         parts = self.items(node)
         if self.has_attributes:
             parts += self.attributes(node).values()
-        return parts
+        return parts, self.static(node)
 
     def paths(self, node: Node) -> list[str]:
         return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
@@ -96,6 +88,9 @@ class ObjectContainer(Container):
     def item_paths(self, node: Node) -> list[str]:
         return []
 
+    def static(self, node: Node) -> Parts:
+        return []
+
     def with_items(self, node: Node, items: Parts) -> Node:
         # An error for a class whose base is written in C, such as an exception: what the base
         # stores would be lost. SimpleNamespace stores nothing beside its attributes.
@@ -105,11 +100,6 @@ class ObjectContainer(Container):
 
 class SequenceContainer(ObjectContainer):
     """A list, tuple, deque, set or frozenset."""
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self is LIST or self is TUPLE:  # nearly always
-            return self.cls(parts)
-        return super().rebuild(node, parts)
 
     def items(self, node: Node) -> Parts:
         return list(self.base.__iter__(node))
@@ -137,11 +127,6 @@ class SequenceContainer(ObjectContainer):
 
 class DictContainer(ObjectContainer):
     """A dict. Some, ``AttrDict`` by name, are their own attributes: ``self.__dict__ = self``."""
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self is DICT:  # nearly always
-            return dict(zip(node, parts, strict=True))
-        return super().rebuild(node, parts)
 
     def attributes(self, node: Node) -> dict[str, Any]:
         attributes = attributes_of(node, self.slots)
@@ -178,32 +163,18 @@ class RegisteredContainer(Container):
     def __init__(self, flatten: Callable[[Node], NodeParts]) -> None:
         self.flatten = flatten
 
-    def of(self, node: Node) -> Container:
-        parts, paths, unflatten, fields = self.flatten(node)
-        return SingleContainer(parts, paths, unflatten, [fields])
-
-
-class SingleContainer(Container):
-    """How one object is opened, whose class may make its parts anew each time."""
-
-    def __init__(
-        self, parts: Parts, paths: list[str], rebuild: Callable[[Parts], Node], static: Parts
-    ) -> None:
-        self._parts, self._paths, self._static = parts, paths, static
-        self._rebuild = rebuild
-
-    def parts(self, node: Node) -> Parts:
-        return self._parts
+    def open(self, node: Node) -> tuple[Parts, Parts]:
+        parts, _, _, fields = self.flatten(node)
+        return parts, [fields]
 
     def paths(self, node: Node) -> list[str]:
-        return self._paths
-
-    def static(self, node: Node) -> Parts:
-        return self._static
+        _, paths, _, _ = self.flatten(node)
+        return paths
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
+        _, _, unflatten, _ = self.flatten(node)
         try:
-            return self._rebuild(parts)
+            return unflatten(parts)
         except TypeError as error:
             raise _cannot_be_rebuilt(node, error) from error
 

@@ -1,7 +1,7 @@
 """Trees: nested containers with tensors as leaves.
 
-`FlatTree` opens each container of a tree once. From that it makes the tree with new
-leaves, and finds the paths that errors name.
+`FlatTree` opens each container of a tree once, without the parts that ``skip=`` names. From that
+it makes the tree with new leaves, and finds the paths that errors name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, TypeVar
 
-from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
+from xdevice.errors import ArgumentError, NotATensorError, XDeviceError, in_one_line
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
     DICT,
@@ -19,13 +19,14 @@ from xdevice.tensors.trees.containers import (
     LIST,
     TUPLE,
     Container,
+    DictContainer,
     Node,
     Parts,
+    attributes_of,
     containers,
+    slots_of,
 )
-from xdevice.tensors.trees.inside import check_static_parts
-from xdevice.tensors.trees.leaves import Leaf
-from xdevice.tensors.trees.skip import Skip
+from xdevice.tensors.trees.leaves import Leaf, tensors_in
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class FlatTree:
         self.leaves: list[Leaf] = []
         # each container by its id, with how it is opened, and its parts; outer ones first
         self._opened: dict[int, tuple[Container, Node, Collection[Any]]] = {}
-        skipped = None if skip == () else Skip(tree, skip)
+        skipped = None if skip == () else _Skip(tree, skip)
         appears_again = False
         leaves, opened = self.leaves, self._opened
         nodes = [tree]
@@ -57,31 +58,49 @@ class FlatTree:
             elif id(node) in opened:
                 appears_again = True
             else:
-                if skipped is not None:
-                    container = skipped.rest_of(node)
                 # The usual classes are opened here: a method takes longer than all the rest.
                 parts: Collection[Any] = node
-                if container is DICT:
+                if skipped is not None:
+                    container, parts, static = skipped.open(node)
+                    self._check_static(static, container, node, skipped)
+                elif container is DICT:
                     parts = node.values()
                     for key in node:
                         if type(key) is not str and type(key) not in ATOMS:
-                            self._check_static_parts(container, node, skipped)
+                            self._check_static(DICT.static(node), container, node)
                             break
                 elif container is not LIST and container is not TUPLE:
-                    container = container.of(node)
-                    parts = container.parts(node)
-                    if container.static(node):
-                        self._check_static_parts(container, node, skipped)
+                    parts, static = container.open(node)
+                    self._check_static(static, container, node)
                 opened[id(node)] = container, node, parts
                 nodes += parts
         if appears_again:
             self._sort()
 
-    def _check_static_parts(self, container: Container, node: Node, skipped: Skip | None) -> None:
-        try:
-            check_static_parts(container, node, skipped)
-        except NotATensorError as error:
-            raise at_path(error, self.path_to(node)) from error.__cause__
+    def _check_static(
+        self, static: Parts, container: Container, node: Node, skipped: _Skip | None = None
+    ) -> None:
+        """Raise an error if a tensor is in what a rebuilt container would keep as it is.
+
+        These are a dict's keys, and what a registered class stores beside its parts.
+        """
+        if not any(map(tensors_in, static)):
+            return
+        name = type(node).__name__
+        if isinstance(containers[type(node)], DictContainer):
+            message = f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
+            raise at_path(NotATensorError(message), self.path_to(node))
+        moving = container.paths(node)
+        attributes = attributes_of(node, slots_of(type(node)))
+        fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
+        for field in fields or [""]:
+            if skipped is None or not skipped.leaves_out(node, f".{field}"):
+                place = f"{name}.{field}" if field else f"the static part of this {name}"
+                message = (
+                    f"{place} holds a tensor and is registered as static, so it does not move; make "
+                    "it an ordinary field, or name it in skip="
+                )
+                raise at_path(NotATensorError(message), self.path_to(node))
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -113,9 +132,18 @@ class FlatTree:
                 new_parts.append(new_part)
                 if new_part is not part:
                     changed = True
-            if changed:
+            if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
+                continue
+            # the usual classes here, as above
+            if container is DICT:
+                new[key] = dict(zip(node, new_parts, strict=True))
+            elif container is LIST:
+                new[key] = new_parts
+            elif container is TUPLE:
+                new[key] = tuple(new_parts)
+            elif changed:
                 new[key] = container.rebuild(node, new_parts)
-            elif afresh and not isinstance(node, (tuple, frozenset)):
+            else:
                 with suppress(ArgumentError):
                     new[key] = container.rebuild(node, new_parts)
         return new.get(id(self.tree), self.tree)
@@ -160,6 +188,81 @@ class FlatTree:
     def path_to(self, target: object) -> str:
         """The path of the first place of a leaf or container."""
         return next((path for path, node, _ in self.nodes() if node is target), "")
+
+
+class _Skip:
+    """The parts to leave out: those of a name in every container, and those at a path.
+
+    In ``{"x": [{"mask": a}], "mask": b}``, ``mask`` names two parts, and ``['x'][0]['mask']`` one.
+    A path is followed to the last container on it, and noted with that container: if the
+    container appears again, the part is left out there, too. What is not in the tree is no error:
+    a key may be absent in some batches.
+    """
+
+    def __init__(self, tree: Tree, skip: Collection[str | int]) -> None:
+        names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
+        # The last steps of the paths to parts of a name: the text "0" is no number.
+        self._steps = {f".{name}" for name in names}
+        self._steps |= {f"[{in_one_line(repr(name))}]" for name in names}
+        self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
+        # Each container by its id: its parts, the steps to them, and what it keeps as it is. The
+        # parts are kept, since a class may make them anew each time.
+        self._opened: dict[int, tuple[Parts, list[str], Parts]] = {}
+        for name in names:
+            self._follow(f"{name}", tree)
+            self._follow(f".{name}", tree)  # `x.y` is the attribute `.x` of the tree's root
+
+    def _follow(self, path: str, node: Node) -> None:
+        """Note what is left of a path in each container on it: in the last one, it is a step."""
+        self._places.add((id(node), path))
+        parts, steps, _ = self._open_whole(node)
+        for step, part in zip(steps, parts, strict=True):
+            if path.startswith(step):
+                self._follow(path.removeprefix(step), part)
+
+    def _open_whole(self, node: Node) -> tuple[Parts, list[str], Parts]:
+        if id(node) not in self._opened:
+            container = containers[type(node)]
+            parts, static = container.open(node)
+            self._opened[id(node)] = parts, container.paths(node), static
+        return self._opened[id(node)]
+
+    def leaves_out(self, node: Node, step: str) -> bool:
+        """Whether a part, or a static field, of the container is left out: ``.x``, ``[0]``."""
+        return step in self._steps or (id(node), step) in self._places
+
+    def open(self, node: Node) -> tuple[Container, Parts, Parts]:
+        """How to rebuild the container, its parts that are not skipped, and what it keeps as it is."""
+        container = containers[type(node)]
+        parts, steps, static = self._open_whole(node)
+        stays = [self.leaves_out(node, step) for step in steps]
+        if not any(stays):
+            return container, parts, static
+        rest = _Rest(container, parts, steps, stays)
+        return rest, rest.without_skipped(parts), static
+
+
+class _Rest(Container):
+    """How one container is rebuilt and named whose skipped parts stay as they are."""
+
+    def __init__(
+        self, container: Container, parts: Parts, paths: list[str], stays: list[bool]
+    ) -> None:
+        self._container, self._parts, self._paths, self._stays = container, parts, paths, stays
+
+    def without_skipped(self, parts: list[Any]) -> list[Any]:
+        return [part for part, stays in zip(parts, self._stays, strict=True) if not stays]
+
+    def paths(self, node: Node) -> list[str]:
+        return self.without_skipped(self._paths)
+
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        new_parts = iter(parts)
+        all_parts = [
+            part if stays else next(new_parts)
+            for part, stays in zip(self._parts, self._stays, strict=True)
+        ]
+        return self._container.rebuild(node, all_parts)
 
 
 def is_leaf(tree: Tree) -> bool:
