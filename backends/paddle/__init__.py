@@ -4,8 +4,8 @@ Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, an
 the source; `to_device` does neither. ``set_device``, and so a native scope, applies to the whole
 process. uint16 data becomes bfloat16 without a warning, and the reverse in ``.numpy()``.
 Page-locked memory is a place, ``gpu_pinned``, which `device_of` reports and which cannot be
-requested. ``to_static(full_graph=True)`` fails in a function that is the first to use xdevice: call
-`device_of` once before.
+requested. ``to_static(full_graph=True)`` fails in xdevice's functions if a framework was imported
+only after xdevice's first use, and a compiled function uses it first: call `device_of` once before.
 """
 
 import os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
@@ -23,6 +24,7 @@ from xdevice.errors import (
 from xdevice.framework.installing import SHORT_NAMES, hint_for
 from xdevice.framework.registry import (
     GROUP,
+    ORDER,
     adapter_modules,
     entry_points_of,
     not_installed,
@@ -212,6 +214,21 @@ def imported() -> list[Backend]:
     return [owner for owner in registered().values() if sys.modules.get(owner) is not None]
 
 
+def _import_adapters() -> None:
+    """Import the adapters of the frameworks that this process has imported.
+
+    A compiled function may be the first that uses xdevice. Its compiler calls
+    xdevice's functions as soon as they are imported, and so is this module. An
+    adapter whose compiler must not trace them says so when it is imported.
+    """
+    if sys.modules.keys().isdisjoint(ORDER):  # then there is no need to read the registry
+        return
+    for owner in imported():
+        if not is_being_imported(sys.modules[owner]):
+            with suppress(XDeviceError):  # using the framework raises it again
+                _ = owner.adapter
+
+
 def is_being_imported(module: ModuleType | None) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
@@ -243,3 +260,6 @@ def import_for(owner: Backend, module: str) -> ModuleType:
             f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
             name=str(owner),
         ) from error
+
+
+_import_adapters()

@@ -529,3 +529,23 @@ def test_strict_changes_no_module_of_the_program(monkeypatch):
     assert paddle.linalg.matmul is before["compiled"]
     with strict(), pytest.raises(xdevice.MixedDeviceError):
         imported.late(x, y)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("imports", ["paddle, xdevice", "xdevice, paddle"])
+def test_a_compiled_function_may_be_the_first_to_use_xdevice(imports, tmp_path):
+    program = tmp_path / "program.py"  # a file: the compiler reads the function's source
+    program.write_text(
+        f"""
+import {imports}
+
+@paddle.jit.to_static(full_graph=True)
+def f(x):
+    return xdevice.to_device(x, "cpu") + 1
+
+f(paddle.ones([2]))
+"""
+    )
+    status, _, errors = python(f"import runpy; runpy.run_path({str(program)!r})")
+    assert status
+    assert "TracedTensorError: paddle tensor" in last(errors)
