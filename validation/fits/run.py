@@ -220,6 +220,27 @@ def tables_by_rule(found: Sequence[Row]) -> Iterator[str]:
         inside = sum(row.is_in_the_range for row in chosen)
         cells = " | ".join(errors(chosen, name).rpartition(",")[0] for name in NAMES)
         yield f"| {model} | {len(chosen)} | {signed[0]:+.1%} | {signed[-1]:+.1%} | {inside} | {cells} |"
+    yield ""
+    yield from recorded_twice([row for row in found if row.again])
+
+
+def recorded_twice(found: Sequence[Row]) -> Iterator[str]:
+    """What another cuDNN needs for the same programs."""
+    changes = [row.again / row.recorded - 1 for row in found]
+    yield (
+        f"{len(found)} programs were recorded again on the same GPU with PyTorch 2.3.1 and cuDNN 8: the peaks are "
+        f"{statistics.median(map(abs, changes)):.1%} apart at the median, from {min(changes):+.1%} to "
+        f"{max(changes):+.1%}."
+    )
+    yield ""
+    yield "| program | GPU | recorded, cuDNN 9 | cuDNN 8 | counted | to cuDNN 9 | to cuDNN 8 |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for row in sorted(found, key=lambda row: (row.model, row.batch)):
+        yield (
+            f"| {row.model}, {row.optimizer}, batch {row.batch} | {row.gpu} | {row.recorded / MIB:.0f} | "
+            f"{row.again / MIB:.0f} | {row.counted / MIB:.0f} | {row.counted / row.recorded - 1:+.1%} | "
+            f"{row.counted / row.again - 1:+.1%} |"
+        )
 
 
 def write_page() -> None:
