@@ -25,10 +25,12 @@ MODELS = {
     "MobileNetV2": models.mobilenet_v2,
     "RegNetX400MF": models.regnet_x_400mf,
     "RegNetY400MF": models.regnet_y_400mf,
+    "ResNet101": models.resnet101,
     "ResNet152": models.resnet152,
     "VGG16": models.vgg16,
+    "VGG19": models.vgg19,
 }
-"""By the names in recorded.csv."""
+"""By the names in the recordings."""
 
 parser = argparse.ArgumentParser()
 parser.add_argument("model", choices=MODELS)

@@ -17,14 +17,26 @@ def test_the_page_has_the_table_of_its_figures():
     run = tool()
     rows = run.rows()
     assert len(rows) > 1
-    assert "\n".join(run.table(rows)) in (HERE / "README.md").read_text(encoding="utf-8")
+    page = (HERE / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(run.table(rows)) in page
+    assert "\n".join(run.tables_by_rule(run.rows(run.BY_RULE))) in page
 
 
-def test_the_documentation_has_the_median_error_of_the_table():
+def test_the_rows_of_the_rule_are_counted_and_none_is_of_the_first():
     run = tool()
-    median = run.errors(run.rows(), "xdevice").partition("%")[0]
+    by_rule = run.read(run.BY_RULE.recorded)
+    assert by_rule.keys() == run.read(run.BY_RULE.counted).keys()
+    assert not by_rule.keys() & run.read(run.FIRST.recorded).keys()
+
+
+def test_the_documentation_has_the_median_error_of_the_rows_by_rule():
+    run = tool()
+    peaks = [row for row in run.rows(run.BY_RULE) if row.ran]
+    median = run.errors(peaks, "xdevice").partition("%")[0]
     for page in ("README.md", "README.zh.md", "docs/validation.md"):
-        assert f"{median} %" in (HERE.parents[1] / page).read_text(encoding="utf-8"), page
+        text = (HERE.parents[1] / page).read_text(encoding="utf-8")
+        assert f"{median} %" in text, page
+        assert f"{len(peaks)} " in text, page
 
 
 def test_no_card_with_less_than_the_recorded_peak_is_said_to_suffice():

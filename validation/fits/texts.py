@@ -61,11 +61,15 @@ MODELS = {
             **OPT,
         )
     ),
+    "openai-community/gpt2": lambda: GPT2LMHeadModel(GPT2Config()),
+    "t5-base": lambda: T5ForConditionalGeneration(
+        T5Config(d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0)
+    ),
     "T5-small": lambda: T5ForConditionalGeneration(
         T5Config(d_model=512, d_ff=2048, num_layers=6, num_heads=8, decoder_start_token_id=0)
     ),
 }
-"""By the names in recorded.csv."""
+"""By the names in the recordings."""
 
 parser = argparse.ArgumentParser()
 parser.add_argument("model", choices=MODELS)
