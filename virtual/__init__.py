@@ -178,13 +178,13 @@ def _enable(owner: Backend, request: Request) -> None:
     virtual.enable(request)
     if request.races:
         virtual.find_races()
+    virtual_counts[owner] = request.number
     fits_process.begin(owner)
     if request.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"
         if request.number == 1:
             words = "virtual GPU stands in for CUDA's; it computes"
         print(f"{request.number} {words} on the CPU", file=sys.stderr)
-    virtual_counts[owner] = request.number
     owner.forget_devices()
     if copy_bus is not None:
         bus.attach(owner, copy_bus)
