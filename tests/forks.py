@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 
-def become(arguments, folder, environment, files, forgotten):
+def become(arguments, folder, environment, files, forgotten, seconds):
     """Run what Python would run there, with files for its streams, and with these variables."""
-    signal.alarm(150)  # ends a program that hangs
+    signal.alarm(seconds)  # ends a program that hangs
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
     for name in forgotten:
         sys.modules.pop(name, None)
