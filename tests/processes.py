@@ -35,10 +35,11 @@ class Forks:
         self._streams = tempfile.TemporaryDirectory()
         self._costs = costs
 
-    def run(self, arguments, environment, folder=None, stdin="", forgotten=(), seconds=150):
+    def run(self, arguments, environment, folder=None, stdin="", **others):
         """What is returned is as of `subprocess.run`. A variable that is None is removed.
 
-        ``forgotten`` are modules that the program imports once more. It may take some ``seconds``.
+        Of the ``others``, ``forgotten`` are modules that the program imports once more, and
+        ``seconds`` those after which it is ended.
         """
         own = Path(tempfile.mkdtemp(dir=self._streams.name))
         files = [own / name for name in ("in", "out", "err")]
@@ -49,8 +50,7 @@ class Forks:
             "environment": environment,
             "folder": str(folder or os.getcwd()),
             "files": [str(file) for file in files],
-            "forgotten": forgotten,
-            "seconds": seconds,
+            **{"forgotten": (), "seconds": 150, **others},
         }
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
