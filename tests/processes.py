@@ -50,7 +50,9 @@ class Forks:
             "environment": environment,
             "folder": str(folder or os.getcwd()),
             "files": [str(file) for file in files],
-            **{"forgotten": (), "seconds": 150, **others},
+            "forgotten": (),
+            "seconds": 150,
+            **others,
         }
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
