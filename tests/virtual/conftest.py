@@ -92,8 +92,9 @@ def run_by_child(session):
             *(f"{item.path}::{item.name}" for item in tests),
             *options,
         ]
-        done = processes.forks_of(session.config, imported).run(
-            arguments, {ENV: None}, folder, seconds=600
+        environment = {name: value for name, value in os.environ.items() if name != ENV}
+        done = processes.forks_of(session.config, imported).become(
+            arguments, environment, folder=folder, seconds=600
         )
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     return cases, done.stdout[-6000:] + done.stderr[-3000:]
