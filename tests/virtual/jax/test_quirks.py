@@ -286,6 +286,7 @@ def test_the_environment_is_heeded_right_after_the_import_of_jax(run):
     assert run(code, "numpy", **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
 
 
+@pytest.mark.weekly
 def test_the_environment_asks_for_them(run):
     assert run("import jax.numpy\nprint(xdevice.num_gpus())", "numpy", **{ENV: "2"}) == "2\n"
 
