@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from functools import cache
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Forks:
     ``start`` are Python's arguments before those of `tests/forks.py`.
     """
 
-    def __init__(self, modules, start, folders, costs):
+    def __init__(self, modules, start, costs):
         command = [sys.executable, *start, HERE / "forks.py", *modules]
         self._environment = without_ours()
         self._process = subprocess.Popen(
@@ -31,15 +32,16 @@ class Forks:
             text=True,
             env=self._environment,
         )
-        self._folders = folders
+        self._streams = tempfile.TemporaryDirectory()
         self._costs = costs
 
-    def run(self, arguments, environment, folder=None, stdin="", forgotten=()):
+    def run(self, arguments, environment, folder=None, stdin="", **others):
         """What is returned is as of `subprocess.run`. A variable that is None is removed.
 
-        ``forgotten`` are modules that the program imports once more.
+        Of the ``others``, ``forgotten`` are modules that the program imports once more, and
+        ``seconds`` those after which it is ended.
         """
-        own = self._folders.mktemp("program")
+        own = Path(tempfile.mkdtemp(dir=self._streams.name))
         files = [own / name for name in ("in", "out", "err")]
         for file, text in zip(files, (stdin, "", ""), strict=True):
             file.write_text(text, encoding="utf-8")
@@ -48,7 +50,9 @@ class Forks:
             "environment": environment,
             "folder": str(folder or os.getcwd()),
             "files": [str(file) for file in files],
-            "forgotten": forgotten,
+            "forgotten": (),
+            "seconds": 150,
+            **others,
         }
         print(json.dumps(request), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
@@ -66,22 +70,34 @@ class Forks:
     def close(self):
         with self._process:  # which closes its input, and waits for it
             pass
+        self._streams.cleanup()
+
+
+all_forks = pytest.StashKey[dict[tuple[tuple[str, ...], tuple[str, ...]], Forks]]()
+
+
+def forks_of(config, modules, start=()):
+    """The process for programs that need these modules, until the end of the session."""
+    made = config.stash.setdefault(all_forks, {})
+    if (modules, start) not in made:
+        costs = config.pluginmanager.get_plugin("costs")
+        made[modules, start] = Forks(modules, start, costs)
+    return made[modules, start]
+
+
+def pytest_sessionfinish(session):
+    for each in session.config.stash.get(all_forks, {}).values():
+        each.close()
 
 
 @pytest.fixture(scope="session")
-def forks(tmp_path_factory, pytestconfig):
+def forks(pytestconfig):
     """A function that returns the process for programs that need these modules."""
-    costs = pytestconfig.pluginmanager.get_plugin("costs")
+    return partial(forks_of, pytestconfig)
 
-    @cache
-    def started(modules, start=()):
-        made.append(Forks(modules, start, tmp_path_factory, costs))
-        return made[-1]
 
-    made = []
-    yield started
-    for each in made:
-        each.close()
+IMPORTED_LATE = "paddle", "mxnet"
+"""Frameworks whose programs ask for virtual GPUs, or for xdevice, before they import them."""
 
 
 @pytest.fixture(scope="session")
@@ -89,8 +105,7 @@ def in_a_fork(forks, tmp_path_factory):
     """Run programs of a framework, each in a fork of one process that has imported it."""
 
     def run(framework, code, *start, **environment):
-        if not start and framework in ("paddle", "mxnet"):
-            # they ask for virtual GPUs, or for xdevice, before they are imported
+        if not start and framework in IMPORTED_LATE:
             framework = "numpy"
         program = tmp_path_factory.mktemp("program") / "program.py"
         program.write_text(code, encoding="utf-8")

@@ -292,7 +292,7 @@ class Transfers(OneDevice):
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     def test_a_factory_creates_its_tensor_on_the_device(self, backend: str, name: str) -> None:
-        size = 5 if name == "arange" else (2,)
+        size = 6 if name == "arange" else (2, 3)
         for device in (FIRST, SECOND):
             # The first call may send the state of the random numbers to the
             # device, once.

@@ -72,7 +72,7 @@ def parameters() -> Parameters:
     return {"in": weights(3, 4), "bias": weights(4), "out": [weights(4, 2)], "unused": weights(2)}
 
 
-def batch(n: int = 8) -> tuple[Tensor, Tensor]:
+def batch(n: int = 5) -> tuple[Tensor, Tensor]:
     """The inputs and the targets of n rows."""
     return rows(n), rows(n, 2)
 

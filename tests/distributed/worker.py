@@ -47,7 +47,7 @@ def made(values, dtype):
 # Collectives
 
 
-def agrees(rank, size, dtypes=DTYPES):
+def agrees(rank, size, dtypes=DTYPES, reductions=1000):
     assert (dist.rank(), dist.world_size()) == (rank, size)
     assert dist.local_rank() in (rank, 0)
     reduces(rank, size)
@@ -60,7 +60,7 @@ def agrees(rank, size, dtypes=DTYPES):
             assert made_anew is not x
         same(x, [rank] * 5)
     refuses(rank)
-    bursts(rank, size)
+    bursts(rank, size, reductions)
     print(f"agreed on {size}", flush=True)
 
 
@@ -209,11 +209,11 @@ def in_a_thread(act):
         pool.submit(act).result()
 
 
-def bursts(rank, size):
-    """A thousand exact reductions of one shape that the caller does not wait for; then other sizes."""
+def bursts(rank, size, reductions):
+    """Exact reductions of one shape that the caller does not wait for; then other sizes."""
     ones = [xdevice.full((17,), float(rank + i)) for i in range(10)]
-    results = [dist.all_reduce(ones[i % 10]) for i in range(1000)]
-    wanted = [sum(range(size)) + size * (i % 10) for i in range(1000)]
+    results = [dist.all_reduce(ones[i % 10]) for i in range(reductions)]
+    wanted = [sum(range(size)) + size * (i % 10) for i in range(reductions)]
     assert [to_numpy(found).tolist() for found in results] == [[float(w)] * 17 for w in wanted]
     for length in (1, 50, 3, 200, 1):
         same(dist.all_reduce(xdevice.full((length,), 2.0)), [2.0 * size] * length)
@@ -235,7 +235,7 @@ def meets_on_hosts(rank, size):
 
 def differs(rank, size):
     """If shapes differ, every process raises an error with the rank that differs from rank 0."""
-    agrees(rank, size, ("bfloat16", "float32", "int64", "bool"))
+    agrees(rank, size, ("bfloat16", "float32", "int64", "bool"), 100)
     said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b|;": xdevice.ones(2 + rank)}))
 
 

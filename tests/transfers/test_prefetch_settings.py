@@ -1,8 +1,12 @@
 """The source of `prefetch` has its loop's settings for every batch: those that a framework keeps for each thread."""
 
+import decimal
 import textwrap
+import time
 
 import pytest
+
+import xdevice
 
 SETTINGS = {
     "torch": """
@@ -47,14 +51,14 @@ SETTINGS = {
     """,
     "mxnet": """
         import mxnet as mx
-        mx.npx.set_np()
-        assert {type(batch) for batch in ahead(lambda i: mx.np.ones(()) * i)} == {mx.np.ndarray}
-        w = mx.np.ones(2)
-        w.attach_grad()
-        with mx.autograd.record():
-            total = sum(batch.sum().as_in_ctx(mx.cpu(0)) for batch in ahead(lambda i: w * i))
-        total.backward()
-        assert w.grad.tolist() == [15, 15]
+        with mx.util.np_shape(True), mx.util.np_array(True):
+            assert {type(batch) for batch in ahead(lambda i: mx.np.ones(()) * i)} == {mx.np.ndarray}
+            w = mx.np.ones(2)
+            w.attach_grad()
+            with mx.autograd.record():
+                total = sum(batch.sum().as_in_ctx(mx.cpu(0)) for batch in ahead(lambda i: w * i))
+            total.backward()
+            assert w.grad.tolist() == [15, 15]
     """,
     "numpy": """
         import numpy
@@ -65,21 +69,18 @@ SETTINGS = {
 
 
 @pytest.mark.frameworks("torch", "paddle", "mxnet", "jax", "numpy", "array_api_strict")
-def test_the_source_has_the_settings_of_its_loop(backend, in_a_fork):
-    begin = """
-        import decimal, time, xdevice
-        where = xdevice.virtual_gpus(1)[0] if xdevice.backend() != "numpy" else "cpu"
+def test_the_source_has_the_settings_of_its_loop(backend):
+    where = xdevice.devices()[-1]
 
-        def ahead(made):
-            def source():
-                for i in range(6):
-                    assert decimal.getcontext().prec == 3
-                    time.sleep(0.003)
-                    yield made(i)
-            return xdevice.prefetch(source(), where)
+    def ahead(made):
+        def source():
+            for i in range(6):
+                assert decimal.getcontext().prec == 3
+                time.sleep(0.003)
+                yield made(i)
 
-        decimal.getcontext().prec = 3
-    """
-    code = textwrap.dedent(begin) + textwrap.dedent(SETTINGS[str(backend)])
-    done = in_a_fork(backend, code, XDEVICE_BACKEND=backend)
-    assert done.returncode == 0, done.stderr
+        return xdevice.prefetch(source(), where)
+
+    names = {"xdevice": xdevice, "ahead": ahead}
+    with decimal.localcontext(decimal.Context(prec=3)):
+        exec(textwrap.dedent(SETTINGS[str(backend)]), names)

@@ -24,7 +24,7 @@ def ran(backend, in_a_fork):
     )
 
 
-@pytest.mark.frameworks("torch", "mxnet")
+@pytest.mark.frameworks("torch")
 @pytest.mark.skip_backends(
     "numpy", "array_api_strict", reason="it has no gradients"
 )  # all but NumPy, which has one device

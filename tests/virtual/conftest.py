@@ -78,28 +78,23 @@ class TestOfChild(pytest.Item):
 
 
 def run_by_child(session):
-    """The cases that a child process reports, and what it prints."""
+    """The cases that a child process reports, and what it prints: a fork, if their framework is imported first."""
     tests = [item for item in session.items if isinstance(item, TestOfChild)]
     frameworks = {item.path.parents[1].name for item in tests}
+    processes = session.config.pluginmanager.get_plugin("processes")
+    imported = tuple(sorted(frameworks.difference(processes.IMPORTED_LATE))) or ("numpy",)
     options = ["--weekly"] if session.config.getoption("--weekly") else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        command = [
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                f"--junitxml={report}",
-            ),
+        arguments = [
+            *("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"),
             *(f"--xdevice-backend={','.join(frameworks)}", "--xdevice-virtual-gpus=2:stand-in"),
             *(f"{item.path}::{item.name}" for item in tests),
+            *options,
         ]
-        env = {name: value for name, value in os.environ.items() if name != ENV}
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, timeout=600, env=env, cwd=folder
+        environment = {name: value for name, value in os.environ.items() if name != ENV}
+        done = processes.forks_of(session.config, imported).become(
+            arguments, environment, folder=folder, seconds=600
         )
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     return cases, done.stdout[-6000:] + done.stderr[-3000:]

@@ -69,7 +69,7 @@ def said(backend, tmp_path, plug_in):
     return run
 
 
-@pytest.mark.frameworks("torch")
+@pytest.mark.frameworks("jax")
 def test_a_program_chooses_one(said, backend):
     out, err = said("2", CUDA_VISIBLE_DEVICES="0,1")
     assert out == [ONE[backend], "1 cpu:0"]

@@ -189,7 +189,7 @@ def trained(device, jit):
     return xdevice.to_numpy(params["conv"]), xdevice.to_numpy(params["dense"])
 
 
-@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.weekly), True])
 def test_training_gives_the_cpus_numbers_to_the_last_bit(jit):
     for of_cpu, of_gpu in zip(trained(cpu(), jit), trained(gpu(1), jit), strict=True):
         assert of_cpu.tobytes() == of_gpu.tobytes()
@@ -286,6 +286,7 @@ def test_the_environment_is_heeded_right_after_the_import_of_jax(run):
     assert run(code, "numpy", **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
 
 
+@pytest.mark.weekly
 def test_the_environment_asks_for_them(run):
     assert run("import jax.numpy\nprint(xdevice.num_gpus())", "numpy", **{ENV: "2"}) == "2\n"
 

@@ -9,7 +9,8 @@ import pytest
 from xdevice.virtual.models import MODELS
 
 
-def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
+@pytest.mark.parametrize("shares", [True, pytest.param(False, marks=pytest.mark.weekly)])
+def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program, shares):
     lines = program(
         """
         import jax, jax.numpy as jnp
@@ -34,7 +35,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         import xdevice
         print(xdevice.devices(), xdevice.device_of(x), xdevice.Device(str(second)), repr(xdevice.as_device(second)))
     """,
-        shares=False,
+        shares=shares,
     )
     expected = """
         gpu 2 2 2

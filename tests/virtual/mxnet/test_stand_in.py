@@ -36,7 +36,8 @@ TRAIN = """
 """
 
 
-def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(program):
+@pytest.mark.parametrize("shares", [True, pytest.param(False, marks=pytest.mark.weekly)])
+def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(program, shares):
     lines = program(
         """
         import mxnet as mx
@@ -59,7 +60,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu:1")), xdevice.ones(2, device="gpu:1").ctx)
     """,
-        shares=False,
+        shares=shares,
     )
     assert lines == [
         "2 2 gpu(0) True gpu",

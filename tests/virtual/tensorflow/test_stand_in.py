@@ -3,7 +3,8 @@
 import pytest
 
 
-def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
+@pytest.mark.parametrize("shares", [True, pytest.param(False, marks=pytest.mark.weekly)])
+def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program, shares):
     lines = program(
         """
         import tensorflow as tf
@@ -46,7 +47,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         stats = xdevice.memory_stats("gpu:1")
         print(stats["peak"], stats["allocated"] >= 40000)
     """,
-        shares=False,
+        shares=shares,
     )
     local = "/job:localhost/replica:0/task:0/device:"
     assert lines[0].count("PhysicalDevice") == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from xdevice.virtual.models import MODELS
+from xdevice.virtual.request import ENV
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 PROGRAM = Path(__file__).with_name("memory.py")
@@ -45,13 +46,14 @@ def measured(in_a_fork):
     @functools.cache
     def run(names: tuple[str, ...], model: str, settings: tuple[tuple[str, str], ...]):
         code = f"""
-import runpy, sys
+import runpy, sys, xdevice
+xdevice.use("torch")
 sys.path.insert(0, {str(PROGRAM.parent)!r})
 sys.argv += {names}
 runpy.run_path({str(PROGRAM)!r}, run_name="__main__")
 """
-        start = "-m", "xdevice", "emulate", "--gpus", "1", "--model", model
-        done = in_a_fork("torch", code, *start, **dict(settings))
+        request = {ENV: f"1:stand-in,model={model}"}
+        done = in_a_fork("torch", code, **request, **dict(settings))
         assert not done.returncode, done.stderr
         return json.loads(done.stdout)
 

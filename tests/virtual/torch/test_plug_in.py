@@ -34,7 +34,7 @@ def test_without_a_compiler_those_compiled_elsewhere_serve(tmp_path):
     assert out == "tensor([2., 2.], device='cuda:1')\n"
 
 
-def test_without_a_plug_in_the_error_says_what_there_is_and_what_to_type():
+def test_without_a_plug_in_the_error_says_what_there_is_and_what_to_type(in_a_fork):
     code = """
 import xdevice, torch
 try:
@@ -44,8 +44,9 @@ except xdevice.NotSupportedError as error:
 xdevice.virtual_gpus(2)
 print((torch.ones(2, device="vgpu:1") + 1).device, torch.cuda.is_available())
 """
-    out, _ = run("-c", code, CXX="absent", XDEVICE_BACKEND="torch", **{ENV: ""})
-    error, works = out.splitlines()
+    done = in_a_fork("torch", code, CXX="absent", XDEVICE_BACKEND="torch")
+    assert done.returncode == 0, done.stderr
+    error, works = done.stdout.splitlines()
     assert error.startswith(
         "virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch "
     )

@@ -1102,6 +1102,12 @@ def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gp
     )
 
 
+def compiled(function):
+    """What `torch.compile` makes, which imports inductor first: that takes longer than these tests."""
+    inductor = torch._TorchCompileInductorWrapper(None, None, None)
+    return torch.compile(function, backend=lambda graph, inputs: inductor(graph, inputs))
+
+
 @pytest.mark.filterwarnings(
     "ignore:.*torch.jit", "ignore::torch.jit.TracerWarning", "ignore:.*acc_events"
 )
@@ -1111,12 +1117,12 @@ def test_compiled_traced_and_profiled_code_runs():
 
     x = torch.ones(3, device=SECOND)
     itself = (
-        torch.compile(lambda: torch.ones(2, device=SECOND) * 2),
-        torch.compile(lambda: torch.ones(2).cuda(1) * 2),
+        compiled(lambda: torch.ones(2, device=SECOND) * 2),
+        compiled(lambda: torch.ones(2).cuda(1) * 2),
     )
     assert all(call().tolist() == [2, 2] and call().is_cuda for call in itself)
     for call in (
-        torch.compile(make),
+        compiled(make),
         torch.jit.trace(make, (x,)),
         torch.jit.script(nn.Softmax(0).cuda()),
     ):
@@ -1135,6 +1141,7 @@ def test_compiled_traced_and_profiled_code_runs():
         torch.set_default_device(None)
 
 
+@pytest.mark.weekly
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_what_torch_calls_where_cuda_is_built_is_there():
     torch.compiler.reset()  # Keras calls it before each model
@@ -1155,7 +1162,7 @@ def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():
 @pytest.mark.parametrize("device", [FIRST, SECOND])
 def test_compiled_checkpointing_computes_the_same_dropout_again(device):
     layer = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 3)).to(device)
-    run = torch.compile(lambda x: torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False))
+    run = compiled(lambda x: torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False))
     for _ in range(2):
         layer.zero_grad()
         out, last = run(torch.ones(4, 8, device=device)), layer[2]
