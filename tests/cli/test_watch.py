@@ -62,7 +62,9 @@ def test_the_report_comes_on_stderr_and_the_output_is_the_scripts(run):
     assert "not seen: other processes" in err
 
 
-@pytest.mark.parametrize("script", ["script.py", "-m script"])
+@pytest.mark.parametrize(
+    "script", ["script.py", pytest.param("-m script", marks=pytest.mark.weekly)]
+)
 def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
     text = """
         import __main__, pickle, sys
@@ -82,8 +84,12 @@ def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
     ("end", "status", "said"),
     [
         ("raise ValueError('wrong')", 1, "ValueError: wrong\n"),
-        ("sys.exit(7)", 7, ""),
-        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
+        pytest.param(
+            "raise KeyboardInterrupt",
+            -signal.SIGINT,
+            "KeyboardInterrupt\n",
+            marks=pytest.mark.weekly,
+        ),
     ],
 )
 def test_a_script_that_fails_keeps_its_status_and_is_reported(run, end, status, said):
@@ -125,7 +131,7 @@ def test_a_fork_of_the_script_reports_nothing(run):
 @pytest.mark.parametrize(
     ("most", "gpus", "status", "said"),
     [
-        ("4", "2", 0, ""),
+        pytest.param("4", "2", 0, "", marks=pytest.mark.weekly),
         ("3", "2", 1, "4 copies are more than --max-copies 3"),
         (
             "0",
