@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -73,14 +72,15 @@ def forks(tmp_path_factory, pytestconfig):
     """A function that returns the process for programs that need these modules."""
     costs = pytestconfig.pluginmanager.get_plugin("costs")
 
-    @cache
-    def started(modules, start=()):
-        made.append(Forks(modules, start, tmp_path_factory, costs))
-        return made[-1]
+    made = {}
 
-    made = []
+    def started(modules, start=()):
+        if (modules, start) not in made:
+            made[modules, start] = Forks(modules, start, tmp_path_factory, costs)
+        return made[modules, start]
+
     yield started
-    for each in made:
+    for each in made.values():
         each.close()
 
 

@@ -146,8 +146,9 @@ def test_programs_are_launched(run, program):
     ("bare.sh", "write bash bare.sh in its place"),
     ("chapter.ipynb", "'chapter.ipynb' is a chapter, not a script; type xdevice chapter chapter.ipynb"),
 ])  # fmt: skip
-def test_what_cannot_run_says_what_to_type(run, program, says):
-    done = run("run", program)
+@pytest.mark.usefixtures("here")
+def test_what_cannot_run_says_what_to_type(command, program, says):
+    done = command("run", program)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("xdevice: error: ")
     assert done.stderr.count("\n") == 1

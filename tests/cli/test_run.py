@@ -49,7 +49,7 @@ def script(tmp_path):
     return write
 
 
-def command(*arguments):
+def words_of(*arguments):
     return [sys.executable, "-m", "xdevice", *map(str, arguments)]
 
 
@@ -238,10 +238,10 @@ def test_a_scripts_frameworks_are_known(script, text, expected):
     (["--tolerance", "nan", "{script}"], "'nan' is not a tolerance"),
     (["--env", "nox", "{script}"], "'nox'"),
 ])  # fmt: skip
-def test_a_mistake_is_one_line_and_status_2(script, tmp_path, arguments, says, run_words):
+def test_a_mistake_is_one_line_and_status_2(script, tmp_path, arguments, says, command):
     mark = tmp_path / "ran"
     path = script(f"open({str(mark)!r}, 'w')")
-    done = run_words(*(a.replace("{script}", path) for a in arguments))
+    done = command("run", *(a.replace("{script}", path) for a in arguments))
     assert done.returncode == 2
     assert done.stdout == ""
     assert not mark.exists()
@@ -395,7 +395,7 @@ def test_scripts_stop_their_own_daemons_only(script, tmp_path, run_json):
 def test_a_killed_command_leaves_nothing(script, tmp_path):
     pids = tmp_path / "pids"
     path = script(f"{LEAVES}    open({str(pids)!r}, 'w').write(pids); time.sleep(600)")
-    process = subprocess.Popen(command("run", "--backend", ONE, path), env=clean_environment())
+    process = subprocess.Popen(words_of("run", "--backend", ONE, path), env=clean_environment())
     until = time.monotonic() + 60
     while not (pids.exists() and pids.read_text().endswith("\n")) and time.monotonic() < until:
         time.sleep(0.05)
@@ -520,7 +520,7 @@ def test_progress_on_a_terminal_is_live(script):
         print("the end")
     """)
     outer, inner = pty.openpty()
-    started = command("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path)
+    started = words_of("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path)
     process = subprocess.Popen(
         started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"}
     )
@@ -578,7 +578,7 @@ def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number
     pids = tmp_path / "pids"
     path = script(SLEEPERS)
     process = subprocess.Popen(
-        [*with_ctrl_c, *command("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path, pids)],
+        [*with_ctrl_c, *words_of("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path, pids)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip
     until = time.monotonic() + 60
@@ -605,7 +605,7 @@ def test_ctrl_c_starts_nothing_more(script, tmp_path, with_ctrl_c):
     process = subprocess.Popen(
         [
             *with_ctrl_c,
-            *command("run", "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json", script(SLEEPERS), pids),
+            *words_of("run", "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json", script(SLEEPERS), pids),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip

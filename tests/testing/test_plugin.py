@@ -242,6 +242,7 @@ def test_a_wrong_number_of_gpus_is_shown(pytester):
     refused(pytester, "--xdevice-virtual-gpus", {n: said.format(n) for n in wrong} | near)
 
 
+@pytest.mark.weekly
 def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
     options = "--xdevice-backend=pages", "--collect-only", "-q"
