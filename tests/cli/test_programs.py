@@ -167,3 +167,5 @@ def test_a_long_first_line_of_pips_is_python(here):
         path.write_text(line, encoding="utf-8")
         path.chmod(0o755)
         assert program_of(str(path)).is_command is is_command
+    assert not program_of("xdevice").is_command  # which lies beside Python
+    assert program_of("sh").is_command
