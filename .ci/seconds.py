@@ -10,14 +10,14 @@ import subprocess
 import sys
 
 MAY = {
+    "numpy": 130,
+    "all": 90,
     "torch": 110,
-    "all": 140,
     "jax": 110,
     "paddle": 75,
     "tensorflow": 80,
-    "numpy": 90,
     "mxnet": 60,
-    "type": 60,
+    "type": 40,
     "core": 40,
     "docs": 20,
     "lint": 10,

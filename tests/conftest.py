@@ -12,6 +12,7 @@ is this suite: ``pytest --xdevice-backend=torch --xdevice-virtual-gpus=2``.
 from __future__ import annotations
 
 import gc
+import shutil
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -131,10 +132,23 @@ def with_virtual_gpus(request):
         request.getfixturevalue("plug_in")
 
 
+@pytest.fixture(scope="session")
+def empty_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("empty")
+
+
 @pytest.fixture(autouse=True)
-def outside_the_checkout(tmp_path, monkeypatch):
-    """Run each test in an empty folder: in the checkout, `python -c` would import its core."""
-    monkeypatch.chdir(tmp_path)
+def outside_the_checkout(request, empty_folder, monkeypatch):
+    """Run each test in an empty folder: in the checkout, `python -c` would import its core.
+
+    It is ``tmp_path`` for those that take one. The others share one: to make and to remove a folder
+    for each would take as long as many of the tests.
+    """
+    own = "tmp_path" in request.fixturenames
+    monkeypatch.chdir(request.getfixturevalue("tmp_path") if own else empty_folder)
+    yield
+    for left in empty_folder.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,13 +2,35 @@
 
 import importlib.util
 import json
+import os
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+
+from xdevice.tools.cli import main
 
 _spec = importlib.util.spec_from_file_location("cli_toy", Path(__file__).with_name("toy.py"))
 _toy = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_toy)
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    """Call a command in this process: for help and mistakes, which start nothing."""
+    monkeypatch.delenv("XDEVICE_BACKEND", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        before = dict(os.environ)
+        try:
+            status = main(list(map(str, words)))
+        except SystemExit as end:
+            status = end.code
+        assert dict(os.environ) == before, "this command changes its process: run it in a fork"
+        return CompletedProcess(words, status, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture

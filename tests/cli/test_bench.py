@@ -187,8 +187,8 @@ def test_a_busy_machine_is_reported():
     (["tiny", "--json", "nowhere/times.json"], "'nowhere/times.json' cannot be written: No such file"),
     (["tiny", "--json", "x" * 300], "cannot be written"),
 ])  # fmt: skip
-def test_a_mistake_is_one_line_and_status_2(bench, arguments, says):
-    done = bench(*arguments)
+def test_a_mistake_is_one_line_and_status_2(command, arguments, says):
+    done = command("bench", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.startswith("xdevice: error: ")

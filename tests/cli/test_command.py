@@ -78,7 +78,7 @@ def test_an_emulation_needs_neither_rich_nor_psutil():
     assert done.stdout == "1\n", done.stderr
 
 
-@pytest.mark.parametrize("package", ["rich", "psutil"])
+@pytest.mark.parametrize("package", ["rich", pytest.param("psutil", marks=pytest.mark.weekly)])
 def test_missing_packages_are_named(package):
     code = f"import sys; sys.modules[{package!r}] = None; from xdevice.tools.cli import main; "
     code += "sys.exit(main(['run', '-c', '1']))"
@@ -87,7 +87,7 @@ def test_missing_packages_are_named(package):
     assert done.stderr == f"xdevice: error: this command needs {package}; pip install rich psutil\n"
 
 
-@pytest.mark.parametrize("command", ["info", "doctor"])
+@pytest.mark.parametrize("command", ["doctor", pytest.param("info", marks=pytest.mark.weekly)])
 def test_what_a_machine_has_is_shown_without_the_extra(command):
     code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None; from xdevice.tools.cli import main; "
     code += f"sys.exit(main([{command!r}, '--backend', 'numpy']))"

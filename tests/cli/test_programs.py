@@ -50,25 +50,30 @@ def run(here, python):
 
 
 PROGRAMS = {
-    "show.py x": (["x"], False),
     "noending x": (["x"], False),
     "package x": (["x"], False),
     "-m show x": (["x"], False),
-    "-m package x": (["x"], False),
     "python show.py x": (["x"], False),
-    "python package x": (["x"], False),
     "train.sh x": (["from-shell"], True),
-    "./train.sh x": (["from-shell"], True),
     "./noending.too x": (["from-shell"], True),
-    "sh train.sh x": (["from-shell"], True),
     "sh plain.sh x": (["from-shell"], True),
+}
+MORE_PROGRAMS = {
+    "show.py x": (["x"], False),
+    "-m package x": (["x"], False),
+    "python package x": (["x"], False),
+    "./train.sh x": (["from-shell"], True),
+    "sh train.sh x": (["from-shell"], True),
     "env HERE=1 sh ./train.sh x": (["from-shell"], True),
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [*PROGRAMS, *(pytest.param(each, marks=pytest.mark.weekly) for each in MORE_PROGRAMS)],
+)
 def test_a_program_of_any_kind_runs(run, program):
-    arguments, has_shell = PROGRAMS[program]
+    arguments, has_shell = (PROGRAMS | MORE_PROGRAMS)[program]
     done = run("run", "--backend", ONE, "--json", *program.split())
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = json.loads(done.stdout)["runs"]
@@ -84,7 +89,11 @@ def test_code_runs(run, before):
     assert json.loads(done.stdout)["runs"][0]["stdout"] == "__main__ ['-c', 'x', '--epochs']\n"
 
 
-@pytest.mark.parametrize("program", ["show.py", "package", "./train.sh", "sh plain.sh"])
+@pytest.mark.parametrize(
+    "program",
+    ["show.py", "sh plain.sh"]
+    + [pytest.param(each, marks=pytest.mark.weekly) for each in ("package", "./train.sh")],
+)
 @pytest.mark.parametrize(
     ("command", "words"),
     [("run --virtual-gpus 2", "2"), ("emulate --gpus 2 --lenient", "2:stand-in,lenient")],
@@ -115,7 +124,11 @@ def test_a_watch_that_would_see_nothing_is_refused(run, here, program, monkeypat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="xdevice launch needs POSIX")
-@pytest.mark.parametrize("program", ["show.py", "./train.sh", "sh plain.sh", "package", "-m show"])
+@pytest.mark.parametrize(
+    "program",
+    ["show.py", "./train.sh", "-m show"]
+    + [pytest.param(each, marks=pytest.mark.weekly) for each in ("sh plain.sh", "package")],
+)
 def test_programs_are_launched(run, program):
     done = run("launch", "-n", "2", "--backend", ONE, *program.split(), "x")
     assert done.returncode == 0, done.stderr
@@ -133,8 +146,9 @@ def test_programs_are_launched(run, program):
     ("bare.sh", "write bash bare.sh in its place"),
     ("chapter.ipynb", "'chapter.ipynb' is a chapter, not a script; type xdevice chapter chapter.ipynb"),
 ])  # fmt: skip
-def test_what_cannot_run_says_what_to_type(run, program, says):
-    done = run("run", program)
+@pytest.mark.usefixtures("here")
+def test_what_cannot_run_says_what_to_type(command, program, says):
+    done = command("run", program)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("xdevice: error: ")
     assert done.stderr.count("\n") == 1
@@ -153,3 +167,5 @@ def test_a_long_first_line_of_pips_is_python(here):
         path.write_text(line, encoding="utf-8")
         path.chmod(0o755)
         assert program_of(str(path)).is_command is is_command
+    assert not program_of("xdevice").is_command  # which lies beside Python
+    assert program_of("sh").is_command

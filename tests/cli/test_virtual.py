@@ -162,17 +162,28 @@ def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
         assert "can be written by other users (mode 777); name another folder" in refused
 
 
-def test_doctor_says_what_virtual_gpus_can(toy_with_plug_in):
-    def found(**env):
+@pytest.fixture
+def found(toy_with_plug_in):
+    """What the doctor says of the toy's virtual GPUs."""
+
+    def ask(**env):
         done = toy_with_plug_in("doctor", "--backend", "toy", "--json", status=0, **env)
         (finding,) = [
             f for f in json.loads(done.stdout)["findings"] if f["subject"] == "toy virtual GPUs"
         ]
         return finding["state"], finding["reason"], finding["cure"]
 
+    return ask
+
+
+def test_doctor_says_what_compiles_a_plug_in(found):
     state, reason, cure = found()
     assert (state, cure) == ("good", "xdevice virtual build compiles it now")
     assert reason.endswith("stand in for real ones, by a plug-in that is compiled at the first use")
+
+
+@pytest.mark.weekly
+def test_doctor_says_why_virtual_gpus_cannot_stand_in(found, toy_with_plug_in):
     state, reason, _ = found(CXX="none")
     assert state == "note"
     assert reason.startswith(

@@ -45,7 +45,7 @@ def test_the_exit_status_is_the_failing_ranks(script, launch):
     assert "rank 0" in last_words(done)
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.weekly)])
 def test_a_killed_rank_is_named(script, launch, name):
     done = launch("-n", 2, script(f"rank and os.kill(os.getpid(), signal.{name}); time.sleep(60)"))
     assert done.returncode == 128 + getattr(signal, name)
@@ -105,7 +105,13 @@ STUBBORN = {
 }
 
 
-@pytest.mark.parametrize("how", STUBBORN)
+@pytest.mark.parametrize(
+    "how",
+    [
+        "ignores SIGTERM and is frozen",
+        pytest.param("prints without end", marks=pytest.mark.weekly),
+    ],
+)
 def test_the_others_are_stopped(script, launch, noted, gone, how):
     path = script(f"""
         frozen = spam = False

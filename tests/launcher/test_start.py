@@ -2,7 +2,6 @@
 
 import ast
 import os
-import subprocess
 import sys
 
 import psutil
@@ -123,23 +122,19 @@ def test_pinned_processes_have_own_cores(script, launch):
     (["--timeout", "0", "toy.py"], "'0' is not a number of seconds above 0"),
     (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),
 ])  # fmt: skip
-def test_a_wrong_command_is_one_line(script, launch, tmp_path, arguments, says):
+def test_a_wrong_command_is_one_line(script, python, tmp_path, arguments, says):
     script("note('ran')")
-    done = launch(*arguments)
+    done = python("-m", "xdevice", "launch", *arguments)
     assert done.returncode == 2
-    assert done.stdout == b""
+    assert done.stdout == ""
     assert not (tmp_path / "ran").exists()
-    err = done.stderr.decode()
-    assert err.startswith("xdevice: error: ")
-    assert says in err
-    assert err.count("\n") == 1
+    assert done.stderr.startswith("xdevice: error: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def test_help_is_given_in_lines_that_fit():
-    command = [sys.executable, "-m", "xdevice", "launch", "--help"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"}
-    )
+def test_help_is_given_in_lines_that_fit(python):
+    done = python("-m", "xdevice", "launch", "--help", COLUMNS="120")
     assert done.returncode == 0
     assert done.stdout.startswith("usage: xdevice launch [options] [-m | -c] SCRIPT [ARGS ...]")
     assert max(map(len, done.stdout.splitlines())) <= 120

@@ -7,7 +7,6 @@ import array_api_compat.numpy as standard_numpy
 import array_api_extra as xpx
 import numpy as np
 import pytest
-from sklearn.utils import _array_api as dispatch
 
 import xdevice
 from xdevice import to_numpy
@@ -129,7 +128,10 @@ def test_array_api_compat_tells_whose_it_is(backend):
     assert answers == ({backend} if backend in ("torch", "jax", "numpy") else set())
 
 
+@pytest.mark.weekly  # scikit-learn takes seconds to import
 def test_scikit_learn_dispatches_on_it(backend):
+    from sklearn.utils import _array_api as dispatch
+
     xp = namespace()
     assert dispatch._is_numpy_namespace(xp) is (backend == "numpy")
     if backend in ("torch", "numpy"):

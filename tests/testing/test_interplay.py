@@ -112,12 +112,11 @@ def test_a_test_may_name_its_devices_and_dtypes(run):
 
 @pytest.mark.parametrize(
     ("name", "advice"),
-    {
-        "device": "parametrize xdevice_device",
-        "dtype": "parametrize xdevice_dtype",
-        "xp": "select frameworks with @pytest.mark.only_backends",
-        "xdevice_backend": "select frameworks with @pytest.mark.only_backends",
-    }.items(),
+    [
+        ("dtype", "parametrize xdevice_dtype"),
+        ("xdevice_backend", "select frameworks with @pytest.mark.only_backends"),
+        pytest.param("device", "parametrize xdevice_device", marks=pytest.mark.weekly),
+    ],
 )
 def test_a_parameter_that_no_fixture_reads_is_an_error(run, name, advice):
     code = f"""

@@ -51,8 +51,8 @@ DTYPE = """
 def test_dtypes_are_named_or_of_a_kind(run, value, names):
     options = ["--xdevice-backend=numpy", *([f"--xdevice-dtypes={value}"] if value else [])]
     expected = [f"numpy-cpu:0-{name}" for name in names] + [f"numpy-{name}" for name in names]
-    assert collected(run, DTYPE, *options) == expected
-    run(DTYPE, *options).assert_outcomes(passed=len(expected))
+    said = run(DTYPE, "-v", *options).stdout.str()
+    assert re.findall(r"^test_it\.py::\S+\[(.+)\] PASSED", said, re.MULTILINE) == expected
 
 
 def test_a_missing_dtype_is_a_skip_or_a_failure(run):
@@ -82,9 +82,8 @@ EACH = "def test_it(device): pass"
     {
         "two": ["cpu:0", "gpu:0", "gpu:1"],
         "all": ["cpu:0", "gpu:0", "gpu:1", "gpu:2"],
-        "gpu": ["gpu:0", "gpu:1"],
-        "gpu:2,cpu": ["gpu:2", "cpu:0"],
-        "cuda:1": ["gpu:1"],
+        "gpu,cpu": ["gpu:0", "gpu:1", "cpu:0"],
+        "cuda:2": ["gpu:2"],
     }.items(),
 )
 def test_devices_are_two_of_each_kind_or_those_named(run, value, names):
@@ -102,7 +101,7 @@ def test_a_missing_device_is_a_skip_or_a_failure(run):
     run(EACH, *options, "--xdevice-require").assert_outcomes(passed=1, errors=1)
 
 
-@pytest.mark.parametrize("value", ["", "gpu:x", "fridge:"])
+@pytest.mark.parametrize("value", ["", "gpu:x"])
 def test_a_word_that_is_not_a_device_is_a_usage_error(run, value):
     result = run(EACH, f"--xdevice-devices={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -40,7 +40,11 @@ NOTHING = """
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--xdevice-backend=pages,numpy", "--xdevice-virtual-gpus=2")]
+    "options",
+    [
+        pytest.param((), marks=pytest.mark.weekly),
+        ("--xdevice-backend=pages,numpy", "--xdevice-virtual-gpus=2"),
+    ],
 )
 def test_no_framework_is_loaded_unasked(run, options):
     run(NOTHING, *options, fork=False).assert_outcomes(passed=1)
@@ -60,9 +64,8 @@ def test_all_that_are_installed_by_default(run):
     assert collected(run, ONE) == collected(run, ONE, "--xdevice-backend=installed") == everything
 
 
-@pytest.mark.parametrize("names", ["pages,numpy", " pages , numpy,pages,"])
-def test_frameworks_are_asked_for_by_name(run, names):
-    assert collected(run, ONE, f"--xdevice-backend={names}") == ["pages", "numpy"]
+def test_frameworks_are_asked_for_by_name(run):
+    assert collected(run, ONE, "--xdevice-backend= pages , numpy,pages,") == ["pages", "numpy"]
 
 
 def refused(pytester, option, said):
@@ -239,6 +242,7 @@ def test_a_wrong_number_of_gpus_is_shown(pytester):
     refused(pytester, "--xdevice-virtual-gpus", {n: said.format(n) for n in wrong} | near)
 
 
+@pytest.mark.weekly
 def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
     options = "--xdevice-backend=pages", "--collect-only", "-q"
@@ -386,7 +390,7 @@ def test_own_fixtures_are_left_alone(run):
     run(code, "--xdevice-backend=pages").assert_outcomes(passed=2)
 
 
-@pytest.mark.parametrize("by", ["ini", "conftest"])
+@pytest.mark.parametrize("by", ["ini", pytest.param("conftest", marks=pytest.mark.weekly)])
 def test_own_marks_are_left_alone(run, pytester, by):
     if by == "ini":
         pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu(model): my own")

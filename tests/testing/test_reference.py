@@ -93,7 +93,9 @@ def test_it_runs_once_for_all_devices(run, pytester):
     assert (pytester.path / "runs").read_text() == "x"
 
 
-@pytest.mark.parametrize("fixture", ["setup_module", "setup_function"])
+@pytest.mark.parametrize(
+    "fixture", ["setup_function", pytest.param("setup_module", marks=pytest.mark.weekly)]
+)
 def test_the_modules_own_set_up_holds(run, fixture):
     code = f"""
         import xdevice

@@ -201,15 +201,12 @@ LEAVES = {
     ),
 }
 
-SLOW = LEAVES.keys() - {"ends with 0", "raises in an excepthook"}
-
 
 @pytest.mark.parametrize(
     "how",
     [
         "ends with 0",
-        "raises in an excepthook",
-        *(pytest.param(how, marks=pytest.mark.weekly) for how in sorted(SLOW)),
+        *(pytest.param(how, marks=pytest.mark.weekly) for how in LEAVES if how != "ends with 0"),
     ],
 )
 def test_a_process_that_ends_early_is_named(play, how):
