@@ -4,7 +4,9 @@ import array
 import copy
 import enum
 import functools
+import importlib.machinery
 import pathlib
+import sys
 import types
 import unittest.mock
 import weakref
@@ -19,7 +21,7 @@ from collections import (
     namedtuple,
 )
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import cached_property
 from operator import is_
 from threading import Lock
@@ -31,6 +33,7 @@ from hypothesis import strategies as st
 
 import xdevice
 from xdevice.tensors.trees.by_place import LeavesByPlace
+from xdevice.tensors.trees.containers import containers
 from xdevice.tensors.trees.tree import FlatTree, at_path
 
 Pair = namedtuple("Pair", ["x", "y"])
@@ -319,6 +322,57 @@ def test_optree_nodes_are_opened_as_registered():
                 xdevice.device_of(holding, skip=skip)
     finally:
         optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
+
+
+def test_a_static_part_that_is_no_attribute_is_seen_beside_what_is_skipped():
+    import optree
+
+    hidden = []
+
+    class Node:
+        def __init__(self, x):
+            self.x = x
+
+    namespace = optree.registry.__GLOBAL_NAMESPACE
+    optree.register_pytree_node(
+        Node,
+        lambda n: ((n.x,), hidden[:], ("x",)),
+        lambda _, kids: Node(*kids),
+        namespace=namespace,
+    )
+    try:
+        assert xdevice.device_of([Node(np.ones(2)), np.ones(2)], skip="x") == xdevice.cpu()
+        hidden.append(np.ones(2))
+        for skip in ((), "x"):
+            with pytest.raises(xdevice.NotATensorError, match="the static part of this Node"):
+                xdevice.device_of([Node(np.ones(2)), np.ones(2)], skip=skip)
+    finally:
+        optree.unregister_pytree_node(Node, namespace=namespace)
+
+
+def test_a_search_for_tensors_uses_up_no_iterator_of_an_object():
+    class Stream:
+        def __init__(self):
+            self.items = iter([1, 2])
+
+        def __getstate__(self):
+            return self.items
+
+    stream = Stream()
+    assert xdevice.device_of([stream, np.ones(2)]) == xdevice.cpu()
+    assert list(stream.items) == [1, 2]
+
+
+def test_how_a_class_is_opened_is_not_kept_while_its_module_is_being_imported(monkeypatch):
+    module = types.ModuleType("some_module")
+    module.__spec__ = importlib.machinery.ModuleSpec("some_module", None)
+    module.__spec__._initializing = True
+    monkeypatch.setitem(sys.modules, "some_module", module)
+    cls = make_dataclass("Batch", ["x"], namespace={"__module__": "some_module"})
+    for is_being_imported in (True, False):
+        module.__spec__._initializing = is_being_imported
+        assert xdevice.device_of(cls(np.ones(2))) == xdevice.cpu()
+        assert (cls in containers) is not is_being_imported
 
 
 def test_a_class_that_only_a_namespace_of_optree_knows_is_not_opened():

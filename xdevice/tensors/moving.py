@@ -9,7 +9,6 @@ several devices.
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from xdevice.contract import Model, Tensor
@@ -67,7 +66,8 @@ def to_device(
     Parameters
     ----------
     obj
-        What to move. It is not modified, except for a model that its framework moves in place.
+        What to move. It is not modified, except for what moves in place: a model, if its framework
+        does so, and an object, if its own method ``to`` does.
     device
         A `Device`, any framework's spelling, or a native device.
     copy
@@ -166,32 +166,30 @@ def move_tree(
 def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[Known, LeavesToMove]:
     """The leaves that are elsewhere, or are to be copied; an error if one of them may not move."""
     to_move: dict[Known, LeavesToMove] = {}
-    leaf = flat.tree
+    leaf, cls = flat.tree, None
     try:
-        for cls, leaves in groupby(flat.leaves, type):  # known_of(cls) once for leaves in a row
-            known = known_of(cls)
-            elsewhere: LeavesToMove = {}
-            locate, has_data = known.device_of, known.is_data
+        for leaf in flat.leaves:
+            if type(leaf) is not cls:  # leaves in a row are often of one class
+                cls = type(leaf)
+                known = known_of(cls)
+                locate, has_data = known.device_of, known.is_data
+            device: Device | None = None
             if locate is None:
-                for leaf in leaves:
-                    if _has_to_move(leaf, known, flat.tree, target, copy):
-                        _check_move(leaf, known, flat, target, copy)
-                        elsewhere[id(leaf)] = leaf, None
+                if not _has_to_move(leaf, known, flat.tree, target, copy):
+                    continue
             else:
-                for leaf in leaves:
-                    if has_data is not None and has_data(leaf) and leaf is not flat.tree:
-                        check_nothing_inside(leaf)
-                        continue
-                    try:
-                        device: Device | None = locate(leaf)
-                    except MixedDeviceError:
-                        device = None  # it is on several devices, and is moved to one
-                    if device is not target or copy:
-                        if not elsewhere:  # one tensor of those in a row is enough
-                            _check_move(leaf, known, flat, target, copy)
-                        elsewhere[id(leaf)] = leaf, device
-            if elsewhere:
-                to_move.setdefault(known, {}).update(elsewhere)
+                if has_data is not None and has_data(leaf) and leaf is not flat.tree:
+                    check_nothing_inside(leaf)
+                    continue
+                try:
+                    device = locate(leaf)
+                except MixedDeviceError:
+                    pass  # it is on several devices, and is moved to one
+                if device is target and not copy:
+                    continue
+            if locate is None or known not in to_move:  # one tensor of a class is enough
+                _check_move(leaf, known, flat, target, copy)
+            to_move.setdefault(known, {})[id(leaf)] = leaf, device
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
     return to_move
@@ -309,7 +307,8 @@ class _Move:
             if len(origins) == 1:
                 move_with_own_method(leaf, next(iter(origins)), copy=False)
 
-        self.undo.append(move_back)  # before the move, which may fail halfway
+        if not self.copy:  # a copy is dropped
+            self.undo.append(move_back)  # before the move, which may fail halfway
         new_leaf = move_with_own_method(leaf, self.target, bool(self.copy))
         new_known = known_leaf(new_leaf)
         devices = set() if new_known is None else devices_of_leaf(new_leaf, new_known)

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from xdevice.contract import NodeParts
 from xdevice.errors import ArgumentError, in_one_line, shortened
-from xdevice.framework.ownership import ATOMS, known_of, usable
+from xdevice.framework.ownership import ATOMS, classes, known_of, usable
 
 Node: TypeAlias = Any
 """An object that is a container."""
@@ -257,9 +257,11 @@ DICT = DictContainer(dict, dict)
 
 class _Containers(dict[type, Container]):
     def __missing__(self, cls: type) -> Container:
+        known = known_of(cls)
         container = _find_container(cls)
-        # a class that is a leaf, and no framework's, may yet be registered
-        if container is not LEAF or known_of(cls).backend is not None:
+        # A class that is a leaf, and no framework's, may yet be registered; one of which nothing
+        # is known for good, since its framework is being imported, is asked about again.
+        if cls in classes and (container is not LEAF or known.backend is not None):
             self[cls] = container
         return container
 

@@ -8,7 +8,6 @@ pickled is not searched.
 import pickle
 import types
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from enum import Enum
@@ -184,7 +183,8 @@ class _Search(pickle.Pickler):
         """
         try:
             _, *contents = obj.__reduce_ex__(4)
-            contents = [list(part) if isinstance(part, Iterator) else part for part in contents]
+            # the items of a list, and those of a dict, are iterators made for this
+            contents[2:4] = [list(items or ()) for items in contents[2:4]]
         except Exception:  # whatever a class of the user raises
             contents = []
         return object, (), contents

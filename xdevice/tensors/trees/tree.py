@@ -84,23 +84,30 @@ class FlatTree:
 
         These are a dict's keys, and what a registered class stores beside its parts.
         """
-        if not any(map(tensors_in, static)):
+        found = {id(tensor) for part in static for tensor in tensors_in(part)}
+        if not found:
             return
         name = type(node).__name__
         if isinstance(containers[type(node)], DictContainer):
             message = f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
             raise at_path(NotATensorError(message), self.path_to(node))
         moving = container.paths(node)
-        attributes = attributes_of(node, slots_of(type(node)))
-        fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
-        for field in fields or [""]:
-            if skipped is None or not skipped.leaves_out(node, f".{field}"):
-                place = f"{name}.{field}" if field else f"the static part of this {name}"
-                message = (
-                    f"{place} holds a tensor and is registered as static, so it does not move; make "
-                    "it an ordinary field, or name it in skip="
-                )
-                raise at_path(NotATensorError(message), self.path_to(node))
+        for field, value in attributes_of(node, slots_of(type(node))).items():
+            inside = (
+                set() if f".{field}" in moving else {id(tensor) for tensor in tensors_in(value)}
+            )
+            if inside and (skipped is None or not skipped.leaves_out(node, f".{field}")):
+                raise self._static_error(node, f"{name}.{field}")
+            found -= inside
+        if found:
+            raise self._static_error(node, f"the static part of this {name}")
+
+    def _static_error(self, node: Node, place: str) -> XDeviceError:
+        message = (
+            f"{place} holds a tensor and is registered as static, so it does not move; make "
+            "it an ordinary field, or name it in skip="
+        )
+        return at_path(NotATensorError(message), self.path_to(node))
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
