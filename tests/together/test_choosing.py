@@ -24,6 +24,7 @@ def test_numpy_is_not_guessed_if_imported():
 
 def test_the_only_one_imported_is_guessed():
     assert run("import numpy, jax, xdevice; print(xdevice.backend())") == "jax"
+    assert run("import jax, paddle, xdevice; print(xdevice.backend())") == "torch", "of two none is"
 
 
 def test_a_users_file_is_tried_once(tmp_path):
