@@ -113,7 +113,12 @@ def test_folders_and_code_are_watched(run, program):
 
 
 @pytest.mark.parametrize(
-    "program", ["train.sh", "sh plain.sh", "torchrun show.py", "-m torch.distributed.run show.py"]
+    "program",
+    ["train.sh", "sh plain.sh"]
+    + [
+        pytest.param(each, marks=pytest.mark.weekly)  # PyTorch is beside the command line weekly
+        for each in ("torchrun show.py", "-m torch.distributed.run show.py")
+    ],
 )
 def test_a_watch_that_would_see_nothing_is_refused(run, here, program, monkeypatch):
     if "torch" in program and "torch" not in xdevice.available():

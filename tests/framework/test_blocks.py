@@ -10,7 +10,7 @@ import pytest
 
 from xdevice import ArgumentTypeError, find_batch_size, strict, transfer_guard
 from xdevice.framework import watched
-from xdevice.framework.adapters import after_loading, find
+from xdevice.framework.adapters import find
 from xdevice.framework.choosing import without_last
 from xdevice.transfers import guard
 
@@ -98,37 +98,6 @@ def test_what_is_not_a_function_cannot_be_decorated(block, what):
     decorate, _ = block
     with pytest.raises(ArgumentTypeError, match=r"decorate a function, or write `with "):
         decorate(what)
-
-
-def test_no_thread_gets_a_capability_before_its_callbacks_have_run(monkeypatch):
-    """The thread that loads it first is still in a callback when a second one asks for it."""
-    numpy, ran, first_is_in, second_is_done = (
-        find("numpy"),
-        [],
-        threading.Event(),
-        threading.Event(),
-    )
-    _ = numpy.exchange
-
-    def callback(owner):
-        if threading.current_thread() is first:
-            first_is_in.set()
-            second_is_done.wait(10)
-        else:
-            ran.append(owner)
-
-    first = threading.Thread(target=lambda: numpy.exchange)
-    monkeypatch.delitem(vars(numpy), "exchange")
-    after_loading.append(callback)
-    try:
-        first.start()
-        assert first_is_in.wait(10)
-        numpy.load("exchange")
-        assert ran == [numpy]
-    finally:
-        second_is_done.set()
-        first.join()
-        after_loading.remove(callback)
 
 
 def test_a_thread_waits_until_another_one_has_entered_what_watches_the_framework():

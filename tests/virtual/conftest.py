@@ -97,7 +97,7 @@ def run_by_child(session):
             arguments, environment, folder=folder, seconds=600
         )
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-    return cases, done.stdout[-6000:] + done.stderr[-3000:]
+    return cases, f"exit status {done.returncode}\n" + done.stdout[-6000:] + done.stderr[-3000:]
 
 
 def case_id(case):

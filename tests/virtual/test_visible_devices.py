@@ -81,6 +81,7 @@ def test_a_program_hides_all(said, backend):
     assert said("-1")[0] == [NONE[backend], "0 cpu:0"]
 
 
+@pytest.mark.frameworks("jax")
 @pytest.mark.only_backends("jax")
 def test_jax_has_a_variable_of_its_own(said):
     out, err = said("cpu", "JAX_PLATFORMS", JAX_PLATFORMS="cuda")
