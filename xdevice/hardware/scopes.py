@@ -145,7 +145,10 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         native_scope.__enter__()
     generator = _generator(frame)
     open_scope = _OpenScope(manager, device, chosen, native_scope, get_ident(), generator)
-    _open.set((*(each for each in _open.get() if not each.closed), open_scope))
+    stack = _open.get()
+    if stack:
+        stack = tuple(each for each in stack if not each.closed)
+    _open.set((*stack, open_scope))
     if generator is not None:
         _of_generators.append(open_scope)
 
@@ -164,7 +167,7 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
         )
     if open_scope in stack:
         i = stack.index(open_scope)
-        inner_scopes = stack[i + 1 :]
+        inner_scopes = stack[i + 1 :]  # those left out of order, or of generators
         for inner in inner_scopes:
             # the framework's own scopes are a stack
             if open_scope.native is not None and inner.native is not None and not inner.closed:
