@@ -10,10 +10,10 @@ import subprocess
 import sys
 
 MAY = {
-    "numpy": 130,
+    "numpy": 150,
     "all": 90,
     "torch": 110,
-    "jax": 110,
+    "jax": 115,
     "paddle": 75,
     "tensorflow": 80,
     "mxnet": 60,
