@@ -350,6 +350,29 @@ def test_a_static_part_that_is_no_attribute_is_seen_beside_what_is_skipped():
         optree.unregister_pytree_node(Node, namespace=namespace)
 
 
+def test_a_failed_copy_leaves_objects_that_move_themselves_alone():
+    calls = []
+
+    class Movable:
+        def __init__(self, fails):
+            self.x, self.fails = np.ones(2), fails
+
+        def clone(self):
+            return Movable(self.fails)
+
+        def to(self, device):
+            calls.append(self)
+            if self.fails:
+                raise RuntimeError
+            return self
+
+    tree = [Movable(False), Movable(True)]
+    with pytest.raises(RuntimeError):
+        xdevice.to_device(tree, "cpu", copy=True)
+    assert len(calls) == 2
+    assert not set(map(id, calls)).intersection(map(id, tree))
+
+
 def test_a_search_for_tensors_uses_up_no_iterator_of_an_object():
     class Stream:
         def __init__(self):
