@@ -46,7 +46,7 @@ NOTHING = """
         ("--xdevice-backend=pages,numpy", "--xdevice-virtual-gpus=2"),
     ],
 )
-def test_no_framework_is_loaded_unasked(run, options):
+def test_no_framework_is_loaded_unasked(run, options, compiler):  # without one, they are asked
     run(NOTHING, *options, fork=False).assert_outcomes(passed=1)
 
 
