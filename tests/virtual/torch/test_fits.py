@@ -286,9 +286,18 @@ def test_what_kernels_and_libraries_may_need_is_a_part_of_the_most(known, answer
     assert estimated(peak, 3 << 30).answer == answer
 
 
-def estimated(peak, size):
+def test_the_range_of_a_program_is_that_of_what_it_computes():
+    peak = PeakMemory(Device("gpu", 0), 1 << 30, 1 << 30, "", 0, "", ())
+    for kernels in ((), ("convolutions",)):
+        need = estimated(peak, 3 << 30, kernels).needs[0]
+        part = need.shares[0].parts()[0]
+        least, most, _ = KERNELS[kernels[0] if kernels else ""]
+        assert (part.least, part.most) == (int((1 << 30) * least), int((1 << 30) * most))
+
+
+def estimated(peak, size, kernels=()):
     """The answer for one process with that peak."""
-    uses = (("torch", MemoryUse((peak,), 5)),)
+    uses = (("torch", MemoryUse((peak,), 5, kernels=kernels)),)
     record = Record(1, 0, "train.py", 0.0, False, (0,), ended=1.0, uses=uses)
     return estimate(size, [record], Ended("", True, False))
 
