@@ -145,10 +145,7 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         native_scope.__enter__()
     generator = _generator(frame)
     open_scope = _OpenScope(manager, device, chosen, native_scope, get_ident(), generator)
-    stack = _open.get()
-    if stack:
-        stack = tuple(each for each in stack if not each.closed)
-    _open.set((*stack, open_scope))
+    _open.set((*[each for each in _open.get() if not each.closed], open_scope))
     if generator is not None:
         _of_generators.append(open_scope)
 
@@ -157,30 +154,31 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
     """Close the last scope that this context manager has opened in this generator, thread or task."""
     generator = _generator(_getframe(2))
     stack = _open.get()
-    candidates = stack if generator is None else tuple(_of_generators)
-    for open_scope in reversed(candidates):
+    for open_scope in reversed(stack if generator is None else _of_generators):
         if open_scope.manager is manager and open_scope.generator == generator:
             break
     else:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
-    if open_scope in stack:
-        i = stack.index(open_scope)
-        inner_scopes = stack[i + 1 :]  # those left out of order, or of generators
-        for inner in inner_scopes:
-            # the framework's own scopes are a stack
-            if open_scope.native is not None and inner.native is not None and not inner.closed:
-                raise ScopeError(
-                    f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
-                    "still open; leave that first"
-                )
-        _open.set(stack[:i] + inner_scopes)
+    if open_scope.native is not None and open_scope in stack:
+        _check_is_innermost(open_scope, stack)
     if generator is not None:
         open_scope.closed = True
         _of_generators.remove(open_scope)
+    _open.set(tuple([each for each in stack if each is not open_scope and not each.closed]))
     if open_scope.native is not None:
         open_scope.native.__exit__(*error)
+
+
+def _check_is_innermost(open_scope: _OpenScope, stack: tuple[_OpenScope, ...]) -> None:
+    """Raise an error if a scope inside is open that is the framework's, too: those are a stack."""
+    for inner in stack[stack.index(open_scope) + 1 :]:
+        if inner.native is not None and not inner.closed:
+            raise ScopeError(
+                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                "still open; leave that first"
+            )
 
 
 def _generator(frame: FrameType) -> int | None:
