@@ -5,7 +5,7 @@ import pytest
 
 import xdevice
 from xdevice.framework.adapters import before_loading, find
-from xdevice.framework.ownership import tensor_owner
+from xdevice.framework.ownership import classes, tensor_owner
 
 
 @pytest.fixture
@@ -32,11 +32,20 @@ class Holder:
     pass
 
 
-def test_a_class_is_asked_about_again_when_its_framework_can_be_used(refused):
+def test_a_tensor_is_never_data_while_its_framework_cannot_be_used(refused):
     tensor = of_a_new_class("course")
-    assert tensor_owner(tensor) is None
+    with pytest.raises(xdevice.VirtualDeviceError, match="refused"):
+        tensor_owner(tensor)
     refused.clear()
     assert tensor_owner(tensor) == "numpy"
+
+
+def test_a_class_is_asked_about_again_when_each_framework_can_be_used(refused):
+    assert tensor_owner(Holder()) is None
+    assert Holder not in classes
+    refused.clear()
+    assert tensor_owner(Holder()) is None
+    assert Holder in classes
 
 
 def test_an_error_of_a_framework_is_not_one_of_the_object_that_is_searched(refused):

@@ -6,7 +6,7 @@ One table, `classes`, answers every question about an object by its type.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from xdevice.contract import Category, Tensor
@@ -58,28 +58,28 @@ class Known:
                 self.is_data = backend.placement.is_data
 
 
-# Those whose adapter does not load: the module may be a user's own file of that name.
-_unusable: set[Backend] = set()
+# Frameworks whose adapter will never load: the module may be a user's own file of that name.
+_broken: set[Backend] = set()
 
 
 class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
         """Ask the imported frameworks about the class; one that is not imported cannot own it."""
         frameworks = imported()
-        asked: set[Backend] = set()
-        for owner in usable(cls):
-            asked.add(owner)
+        # What is still being imported may give another answer later.
+        packages = [_package(cls), *frameworks]
+        is_final = not any(is_being_imported(sys.modules.get(name)) for name in packages)
+        for owner in frameworks:
+            if not can_be_asked(owner, cls):
+                is_final = is_final and owner in _broken
+                continue
             category = owner.placement.category(cls)
             if category is not None:
                 if category == "model":
                     owner.load("models")  # now, since a compiler cannot trace the import
                 return self.setdefault(cls, Known(owner, category))
         known = Known(None, "movable" if callable(getattr(cls, "to", None)) else None)
-        # What could not be asked, or is still being imported, a framework or the class's own
-        # package, may give another answer later.
-        names = [str(cls.__module__).partition(".")[0], *frameworks]
-        is_early = any(is_being_imported(sys.modules.get(name)) for name in names)
-        if not is_early and asked.union(_unusable).issuperset(frameworks):
+        if is_final:
             self[cls] = known
         return known
 
@@ -95,22 +95,25 @@ known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""
 
 
-def usable(cls: type) -> Iterator[Backend]:
-    """The imported frameworks that may own the class: those with an adapter that loads."""
-    for owner in imported():
-        is_its_own = str(cls.__module__).startswith(owner)  # JAX's arrays are of `jaxlib`
-        if owner in _unusable and not is_its_own:
-            continue
-        try:
-            _ = owner.placement.category
-        except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
-            if is_its_own:
-                raise
-            is_broken = isinstance(error, BrokenBackendError)
-            if is_broken and not is_being_imported(sys.modules.get(owner)):
-                _unusable.add(owner)
-        else:
-            yield owner
+def can_be_asked(owner: Backend, cls: type) -> bool:
+    """Whether the adapter of an imported framework loads. An error if the class is derived from its own."""
+    # JAX's arrays are of `jaxlib`
+    is_its_own = any(_package(base) in (owner, f"{owner}lib") for base in cls.__mro__)
+    if owner in _broken and not is_its_own:
+        return False
+    try:
+        _ = owner.placement.category
+    except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
+        if is_its_own:
+            raise
+        if isinstance(error, BrokenBackendError) and not is_being_imported(sys.modules.get(owner)):
+            _broken.add(owner)
+        return False
+    return True
+
+
+def _package(cls: type) -> str:
+    return str(cls.__module__).partition(".")[0]
 
 
 def tensor_owner(obj: Any) -> Backend | None:

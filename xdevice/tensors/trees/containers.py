@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 from xdevice.contract import NodeParts
 from xdevice.errors import ArgumentError, in_one_line, shortened
-from xdevice.framework.ownership import ATOMS, classes, known_of, usable
+from xdevice.framework.adapters import imported
+from xdevice.framework.ownership import ATOMS, can_be_asked, classes, known_of
 
 Node: TypeAlias = Any
 """An object that is a container."""
@@ -190,8 +191,10 @@ def _find_container(cls: type) -> Container:
         entry = _optree_entry(cls)
         if entry is not None:
             return RegisteredContainer(partial(_flattened_by_optree, entry))
-        for owner in usable(cls):
-            if owner.load("models").has("is_node") and owner.models.is_node(cls):
+        for owner in imported():
+            if not can_be_asked(owner, cls) or not owner.load("models").has("is_node"):
+                continue
+            if owner.models.is_node(cls):
                 return RegisteredContainer(owner.models.flatten_one_level)
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):
