@@ -635,17 +635,19 @@ def test_an_object_with_a_method_to_is_moved_by_it(cls):
 def test_names_and_paths_can_be_skipped():
     x, y = np.ones(2), np.ones(3)
     root = {"keep": [x, {"meta": Holder(x=y)}], "meta": [y], "b": Batch(x, y)}
-    moved = xdevice.to_device(root, "cpu", copy=True, skip=["meta", "['b'].extra"])
-    assert moved["meta"] is root["meta"]
-    assert moved["keep"][1]["meta"] is root["keep"][1]["meta"]
-    assert moved["keep"][0] is moved["b"].x is not x
-    assert moved["b"].extra is y
+    for path in ("['b'].extra", '["b"].extra'):  # as errors write it, and as Black does
+        moved = xdevice.to_device(root, "cpu", copy=True, skip=["meta", path])
+        assert moved["meta"] is root["meta"]
+        assert moved["keep"][1]["meta"] is root["keep"][1]["meta"]
+        assert moved["keep"][0] is moved["b"].x is not x
+        assert moved["b"].extra is y
 
 
 def test_skip_compares_whole_keys():
-    tree = {key: np.ones(1) for key in ("[CLS]", "x.", "C:\\x", "a", 0, "0")}
+    keys = ("[CLS]", "x.", "C:\\x", "a", 0, "0", "it's", 'say "hi"]')
+    tree = {key: np.ones(1) for key in keys}
     for key in tree:
-        for skip in (key, [key]):
+        for skip in (key, [key], f"[{key!r}]"):
             moved = xdevice.to_device(tree, "cpu", copy=True, skip=skip)
             assert [other for other in tree if moved[other] is tree[other]] == [key]
     assert xdevice.to_device(tree, "cpu", copy=True, skip=["CLS"])["[CLS]"] is not tree["[CLS]"]

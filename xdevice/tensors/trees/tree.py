@@ -6,9 +6,11 @@ it makes the tree with new leaves, and finds the paths that errors name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
+from operator import is_not
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, NotATensorError, XDeviceError, in_one_line
@@ -30,6 +32,8 @@ from xdevice.tensors.trees.leaves import Leaf, tensors_in
 
 T = TypeVar("T")
 
+_DOUBLE_QUOTES = re.compile(r"""\["([^"'\\]*)"\]""")  # around a key in a path
+
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
 
@@ -45,9 +49,11 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str | int] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        # each container by its id, with how it is opened, and its parts; outer ones first
+        # Each container by its id: how it is opened, itself, and its parts without those that are
+        # skipped, which are in the other table by their numbers. Outer containers come first.
         self._opened: dict[int, tuple[Container, Node, Collection[Any]]] = {}
-        skipped = None if skip == () else _Skip(tree, skip)
+        self._skipped: dict[int, dict[int, Any]] = {}
+        skipping = None if skip == () else _Skip(tree, skip)
         appears_again = False
         leaves, opened = self.leaves, self._opened
         nodes = [tree]
@@ -60,9 +66,12 @@ class FlatTree:
             else:
                 # The usual classes are opened here: a method takes longer than all the rest.
                 parts: Collection[Any] = node
-                if skipped is not None:
-                    container, parts, static = skipped.open(node)
-                    self._check_static(static, container, node, skipped)
+                if skipping is not None:
+                    all_parts, static = skipping.open(node)
+                    numbers = skipping.numbers(node)
+                    parts = [part for i, part in enumerate(all_parts) if i not in numbers]
+                    self._skipped[id(node)] = {i: all_parts[i] for i in numbers}
+                    self._check_static(static, container, node, skipping)
                 elif container is DICT:
                     parts = node.values()
                     for key in node:
@@ -78,7 +87,7 @@ class FlatTree:
             self._sort()
 
     def _check_static(
-        self, static: Parts, container: Container, node: Node, skipped: _Skip | None = None
+        self, static: Parts, container: Container, node: Node, skipping: _Skip | None = None
     ) -> None:
         """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
@@ -88,26 +97,26 @@ class FlatTree:
         if not found:
             return
         name = type(node).__name__
-        if isinstance(containers[type(node)], DictContainer):
+        if isinstance(container, DictContainer):
             message = f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
             raise at_path(NotATensorError(message), self.path_to(node))
+        # The class does not tell the names of its static fields: those that hold such a tensor.
+        place = f"the static part of this {name}"
         moving = container.paths(node)
         for field, value in attributes_of(node, slots_of(type(node))).items():
-            inside = (
-                set() if f".{field}" in moving else {id(tensor) for tensor in tensors_in(value)}
-            )
-            if inside and (skipped is None or not skipped.leaves_out(node, f".{field}")):
-                raise self._static_error(node, f"{name}.{field}")
+            inside = found.intersection(map(id, tensors_in(value)))
+            if not inside or f".{field}" in moving:
+                continue
+            if skipping is None or not skipping.names(node, f".{field}"):
+                place = f"{name}.{field}"
+                break
             found -= inside
         if found:
-            raise self._static_error(node, f"the static part of this {name}")
-
-    def _static_error(self, node: Node, place: str) -> XDeviceError:
-        message = (
-            f"{place} holds a tensor and is registered as static, so it does not move; make "
-            "it an ordinary field, or name it in skip="
-        )
-        return at_path(NotATensorError(message), self.path_to(node))
+            message = (
+                f"{place} holds a tensor and is registered as static, so it does not move; make "
+                "it an ordinary field, or name it in skip="
+            )
+            raise at_path(NotATensorError(message), self.path_to(node))
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -132,15 +141,13 @@ class FlatTree:
         """
         new = dict(new_leaves)
         for key, (container, node, parts) in reversed(self._opened.items()):
-            new_parts: Parts = []
-            changed = False
-            for part in parts:
-                new_part = new.get(id(part), part)
-                new_parts.append(new_part)
-                if new_part is not part:
-                    changed = True
+            new_parts = [new.get(id(part), part) for part in parts]
+            changed = any(map(is_not, new_parts, parts))
             if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
                 continue
+            if key in self._skipped:
+                for number, part in self._skipped[key].items():
+                    new_parts.insert(number, part)
             # the usual classes here, as above
             if container is DICT:
                 new[key] = dict(zip(node, new_parts, strict=True))
@@ -185,8 +192,10 @@ class FlatTree:
                 continue
             done.add(id(key))
             yield path, node, container
-            steps = zip(container.paths(node), parts, strict=True)
-            nodes += reversed([(path + step, part) for step, part in steps])
+            skipped = self._skipped.get(id(node), {})
+            steps = [step for i, step in enumerate(container.paths(node)) if i not in skipped]
+            inner = zip(steps, parts, strict=True)
+            nodes += reversed([(path + step, part) for step, part in inner])
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
@@ -212,64 +221,35 @@ class _Skip:
         self._steps = {f".{name}" for name in names}
         self._steps |= {f"[{in_one_line(repr(name))}]" for name in names}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
-        # Each container by its id: its parts, the steps to them, and what it keeps as it is. The
-        # parts are kept, since a class may make them anew each time.
-        self._opened: dict[int, tuple[Parts, list[str], Parts]] = {}
+        # Each container by its id. Its parts are kept, since a class may make them anew each time.
+        self._opened: dict[int, tuple[Parts, Parts]] = {}
         for name in names:
-            self._follow(f"{name}", tree)
-            self._follow(f".{name}", tree)  # `x.y` is the attribute `.x` of the tree's root
+            # `x.y` is the attribute `.x` of the tree's root, and `["x"]` the key `['x']`
+            path = f"{name}" if f"{name}".startswith((".", "[")) else f".{name}"
+            self._follow(_DOUBLE_QUOTES.sub(r"['\1']", path), tree)
 
     def _follow(self, path: str, node: Node) -> None:
         """Note what is left of a path in each container on it: in the last one, it is a step."""
         self._places.add((id(node), path))
-        parts, steps, _ = self._open_whole(node)
-        for step, part in zip(steps, parts, strict=True):
+        parts, _ = self.open(node)
+        for step, part in zip(containers[type(node)].paths(node), parts, strict=True):
             if path.startswith(step):
                 self._follow(path.removeprefix(step), part)
 
-    def _open_whole(self, node: Node) -> tuple[Parts, list[str], Parts]:
+    def open(self, node: Node) -> tuple[Parts, Parts]:
+        """All parts of the container, and what it keeps as it is."""
         if id(node) not in self._opened:
-            container = containers[type(node)]
-            parts, static = container.open(node)
-            self._opened[id(node)] = parts, container.paths(node), static
+            self._opened[id(node)] = containers[type(node)].open(node)
         return self._opened[id(node)]
 
-    def leaves_out(self, node: Node, step: str) -> bool:
-        """Whether a part, or a static field, of the container is left out: ``.x``, ``[0]``."""
+    def names(self, node: Node, step: str) -> bool:
+        """Whether a part, or a static field, of the container is to be left out: ``.x``, ``[0]``."""
         return step in self._steps or (id(node), step) in self._places
 
-    def open(self, node: Node) -> tuple[Container, Parts, Parts]:
-        """How to rebuild the container, its parts that are not skipped, and what it keeps as it is."""
-        container = containers[type(node)]
-        parts, steps, static = self._open_whole(node)
-        stays = [self.leaves_out(node, step) for step in steps]
-        if not any(stays):
-            return container, parts, static
-        rest = _Rest(container, parts, steps, stays)
-        return rest, rest.without_skipped(parts), static
-
-
-class _Rest(Container):
-    """How one container is rebuilt and named whose skipped parts stay as they are."""
-
-    def __init__(
-        self, container: Container, parts: Parts, paths: list[str], stays: list[bool]
-    ) -> None:
-        self._container, self._parts, self._paths, self._stays = container, parts, paths, stays
-
-    def without_skipped(self, parts: list[Any]) -> list[Any]:
-        return [part for part, stays in zip(parts, self._stays, strict=True) if not stays]
-
-    def paths(self, node: Node) -> list[str]:
-        return self.without_skipped(self._paths)
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        new_parts = iter(parts)
-        all_parts = [
-            part if stays else next(new_parts)
-            for part, stays in zip(self._parts, self._stays, strict=True)
-        ]
-        return self._container.rebuild(node, all_parts)
+    def numbers(self, node: Node) -> list[int]:
+        """The numbers of the container's parts that are left out."""
+        steps = containers[type(node)].paths(node)
+        return [number for number, step in enumerate(steps) if self.names(node, step)]
 
 
 def is_leaf(tree: Tree) -> bool:
