@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from xdevice.contract import Model, Tensor
+from xdevice.contract import Category, Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -31,9 +31,9 @@ from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import check_dtypes_exist
 from xdevice.tensors.trees.leaves import (
     Leaf,
-    check_nothing_inside,
     devices_of_leaf,
     framework_of,
+    is_data,
     known_leaf,
     move_with_own_method,
 )
@@ -166,32 +166,27 @@ def move_tree(
 def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[Known, LeavesToMove]:
     """The leaves that are elsewhere, or are to be copied; an error if one of them may not move."""
     to_move: dict[Known, LeavesToMove] = {}
-    leaf, cls = flat.tree, None
-    try:
-        for leaf in flat.leaves:
-            if type(leaf) is not cls:  # leaves in a row are often of one class
-                cls = type(leaf)
-                known = known_of(cls)
-                locate, has_data = known.device_of, known.is_data
-            device: Device | None = None
-            if locate is None:
+    for leaf in flat.leaves:
+        known = known_of(type(leaf))
+        device: Device | None = None
+        try:
+            if known.device_of is None:
                 if not _has_to_move(leaf, known, flat.tree, target, copy):
                     continue
+            elif leaf is not flat.tree and is_data(leaf, known):
+                continue
             else:
-                if has_data is not None and has_data(leaf) and leaf is not flat.tree:
-                    check_nothing_inside(leaf)
-                    continue
                 try:
-                    device = locate(leaf)
+                    device = known.device_of(leaf)
                 except MixedDeviceError:
                     pass  # it is on several devices, and is moved to one
                 if device is target and not copy:
                     continue
-            if locate is None or known not in to_move:  # one tensor of a class is enough
+            if known.device_of is None or known not in to_move:  # one tensor of a class is enough
                 _check_move(leaf, known, flat, target, copy)
-            to_move.setdefault(known, {})[id(leaf)] = leaf, device
-    except XDeviceError as error:
-        raise at_path(error, flat.path_to(leaf)) from error.__cause__
+        except XDeviceError as error:
+            raise at_path(error, flat.path_to(leaf)) from error.__cause__
+        to_move.setdefault(known, {})[id(leaf)] = leaf, device
     return to_move
 
 
@@ -239,7 +234,7 @@ class _Move:
 
     def run(self, flat: FlatTree) -> Tree:
         try:
-            for owner, models in self._models().items():
+            for owner, models in self._by_framework("model").items():
                 self._move_models(owner, models)
             for known, leaves in self.leaves.items():
                 if known.category == "movable":
@@ -258,46 +253,32 @@ class _Move:
                     undo()
             raise
 
-    def _models(self) -> dict[Backend, list[Model]]:
-        by_framework: dict[Backend, list[Model]] = {}
+    def _by_framework(self, category: Category) -> dict[Backend, list[Leaf]]:
+        found: dict[Backend, list[Leaf]] = {}
         for known, leaves in self.leaves.items():
-            if known.category == "model" and known.backend is not None:
-                models = by_framework.setdefault(known.backend, [])
-                models += [model for model, _ in leaves.values()]
-        return by_framework
+            if known.category == category and known.backend is not None:
+                found.setdefault(known.backend, []).extend(leaf for leaf, _ in leaves.values())
+        return found
 
     def _move_models(self, owner: Backend, models: list[Model]) -> None:
-        """Move all models of one framework, so that copies share what the originals share.
-
-        A tensor beside them in the tree may be a parameter, as in ``[net, net.weight]``: that
-        place gets the weight of the moved model, a new one in a copy.
-        """
-        others: dict[int, Tensor] = {}
-        for known, leaves in self.leaves.items():
-            if known.category == "tensor" and known.backend == owner:
-                others.update({key: tensor for key, (tensor, _) in leaves.items()})
+        """Move all models of one framework together, so that copies share what the originals share."""
+        beside = self._by_framework("tensor").get(owner, [])
         sources = owner.models.copy_models(models) if self.copy else models
         for model, source in zip(models, sources, strict=True):
             old_tensors = _tensors_of(model, owner)
             if not self.copy:  # a copy is dropped
                 self.undo.append(owner.models.keep(source))
-            new_model = self.new_leaves[id(model)] = owner.models.move_model(source, self.target)
+            new_model = owner.models.move_model(source, self.target)
             new_tensors = _tensors_of(new_model, owner)
             devices = devices_of_tensors(new_tensors)
             if devices - {self.target}:
                 raise misplaced(owner, self.target, devices)
-            # in the same order, but a copy may have other names
-            if len(new_tensors) == len(old_tensors):
-                self.new_leaves.update(zip(map(id, old_tensors), new_tensors, strict=True))
-            elif not others.keys().isdisjoint(map(id, old_tensors)):
-                raise NotSupportedError(
-                    "a model has other tensors after its move than before, so it cannot be told "
-                    "which of them the tree shares with it; move the model alone"
-                )
+            self.new_leaves[id(model)] = new_model
+            self.new_leaves.update(_replaced(old_tensors, new_tensors, beside))
         if not self.copy:  # a model may move further tensors in place, such as its optimizer's
-            for key, tensor in others.items():
+            for tensor in beside:
                 if devices_of_tensors([tensor]) == {self.target}:
-                    self.new_leaves.setdefault(key, tensor)
+                    self.new_leaves.setdefault(id(tensor), tensor)
 
     def _move_object(self, leaf: Leaf, known: Known) -> None:
         """Move an object with its own method ``to``; some libraries move it in place."""
@@ -342,3 +323,22 @@ class _Move:
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
     return [tensor for _, tensor in owner.models.tensors_of(model)]
+
+
+def _replaced(
+    old_tensors: list[Tensor], new_tensors: list[Tensor], beside: list[Tensor]
+) -> dict[int, Tensor]:
+    """A moved model's tensors, by the ids of the old ones.
+
+    A tensor beside the model in the tree may be a parameter, as in ``[net, net.weight]``: that
+    place gets the weight of the moved model. They are in the same order; a copy's names may differ.
+    """
+    old_ids = list(map(id, old_tensors))
+    if len(new_tensors) == len(old_ids):
+        return dict(zip(old_ids, new_tensors, strict=True))
+    if set(old_ids).isdisjoint(map(id, beside)):
+        return {}
+    raise NotSupportedError(
+        "a model has other tensors after its move than before, so it cannot be told "
+        "which of them the tree shares with it; move the model alone"
+    )
