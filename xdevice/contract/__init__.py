@@ -9,6 +9,7 @@ out what its framework cannot do, and its ``CANNOT`` gives the reason.
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
 
 from xdevice.contract.computing import *
+from xdevice.contract.creation import *
 from xdevice.contract.devices import *
 from xdevice.contract.engines import *
 from xdevice.contract.exchange import *

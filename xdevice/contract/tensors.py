@@ -1,16 +1,15 @@
-"""Tensors: where they are, models that hold them, and new ones."""
+"""Tensors: where they are, and models that hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol, TypeAlias
 
-from xdevice.contract.native import Model, NativeDtype, Node, Tensor
+from xdevice.contract.native import Model, Node, Tensor
 from xdevice.device import Device
 
 __all__ = [
     "Category",
-    "Creation",
     "Models",
     "NodeParts",
     "Placement",
@@ -33,12 +32,6 @@ A path is what is written after the node for the child: ``.x``, ``[0]``. The
 function rebuilds the node from new children. The static fields stay as they
 are.
 """
-
-TensorData: TypeAlias = Any
-"""Numbers, nested sequences, a NumPy array, or a tensor of the framework."""
-
-Number: TypeAlias = Any
-"""A number of Python, NumPy or the framework."""
 
 
 class Placement(Protocol):
@@ -126,56 +119,3 @@ class Models(Protocol):
 
         Parameters that models share stay shared.
         """
-
-
-class Creation(Protocol):
-    """New tensors.
-
-    A device or a dtype of ``None`` is the framework's default.
-    """
-
-    def dtype(self, name: str) -> NativeDtype | None:
-        """The framework's dtype of that NumPy name, ``float32`` for example.
-
-        ``None`` if the framework has none.
-        """
-
-    def tensor(self, data: TensorData, dtype: NativeDtype | None, device: Device | None) -> Tensor:
-        """A tensor with a copy of the data.
-
-        The data are numbers, nested sequences, a NumPy array, or a tensor of
-        the framework.
-        """
-
-    def empty(
-        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
-    ) -> Tensor: ...
-    def zeros(
-        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
-    ) -> Tensor: ...
-    def ones(
-        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
-    ) -> Tensor: ...
-    def full(
-        self,
-        shape: tuple[int, ...],
-        value: Number,
-        dtype: NativeDtype | None,
-        device: Device | None,
-    ) -> Tensor: ...
-    def arange(
-        self,
-        start: Number,
-        stop: Number,
-        step: Number,
-        dtype: NativeDtype | None,
-        device: Device | None,
-    ) -> Tensor: ...
-    def rand(
-        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
-    ) -> Tensor: ...
-    def randn(
-        self, shape: tuple[int, ...], dtype: NativeDtype | None, device: Device | None
-    ) -> Tensor: ...
-    def seed(self, n: int) -> None:
-        """Seed the framework's generators on every device."""
