@@ -2,15 +2,12 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 from xdevice.contract import Request
-from xdevice.framework.registry import entry_points_of
-from xdevice.hardware.virtual import GROUP
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Variables by which a framework is told to leave out GPUs: read before the framework is imported.
+_OF_FRAMEWORKS = ("JAX_PLATFORMS",)
 
 
 def seen(request: Request) -> Request:
@@ -39,7 +36,7 @@ def indices(request: Request) -> tuple[int, ...]:
 
 def set_aside() -> None:
     """Remove the variables: a value set before the request for virtual GPUs refers to real GPUs."""
-    for variable in (VISIBLE, *_variables_of_frameworks()):
+    for variable in (VISIBLE, *_OF_FRAMEWORKS):
         value = os.environ.pop(variable, None)
         if value is not None:
             effect = "which are real, and does not choose among those that stand in"
@@ -48,16 +45,3 @@ def set_aside() -> None:
                 "set it after they are asked for",
                 file=sys.stderr,
             )
-
-
-def _variables_of_frameworks() -> Iterator[str]:
-    """The frameworks' own variables: the lines of ``variables.txt`` beside their virtual GPUs.
-
-    Files, since they are read before a framework is imported.
-    """
-    for module in entry_points_of(GROUP).values():
-        spec = find_spec(module)
-        if spec is not None and spec.origin is not None:
-            file = Path(spec.origin).with_name("variables.txt")
-            if file.exists():
-                yield from file.read_text(encoding="utf-8").split()

@@ -113,8 +113,7 @@ class Virtual(Protocol):
     def hides_gpus(self) -> str:
         """What has told the framework to use the CPU alone, as a program does for real GPUs.
 
-        Empty if nothing has. It is asked before `enable`, for those that stand in. A file
-        ``variables.txt`` beside the module names the environment variables by which it is told.
+        Empty if nothing has. It is asked before `enable`, for those that stand in.
         """
 
     def find_races(self) -> None:
