@@ -168,21 +168,22 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
     to_move: dict[Known, LeavesToMove] = {}
     for leaf in flat.leaves:
         known = known_of(type(leaf))
+        locate = known.device_of
         device: Device | None = None
         try:
-            if known.device_of is None:
+            if locate is None:
                 if not _has_to_move(leaf, known, flat.tree, target, copy):
                     continue
-            elif leaf is not flat.tree and is_data(leaf, known):
+            elif known.is_data is not None and leaf is not flat.tree and is_data(leaf, known):
                 continue
             else:
                 try:
-                    device = known.device_of(leaf)
+                    device = locate(leaf)
                 except MixedDeviceError:
                     pass  # it is on several devices, and is moved to one
                 if device is target and not copy:
                     continue
-            if known.device_of is None or known not in to_move:  # one tensor of a class is enough
+            if locate is None or known not in to_move:  # one tensor of a class is enough
                 _check_move(leaf, known, flat, target, copy)
         except XDeviceError as error:
             raise at_path(error, flat.path_to(leaf)) from error.__cause__

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
-from operator import is_not
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, NotATensorError, XDeviceError, in_one_line
@@ -141,8 +140,13 @@ class FlatTree:
         """
         new = dict(new_leaves)
         for key, (container, node, parts) in reversed(self._opened.items()):
-            new_parts = [new.get(id(part), part) for part in parts]
-            changed = any(map(is_not, new_parts, parts))
+            new_parts: Parts = []
+            changed = False
+            for part in parts:
+                new_part = new.get(id(part), part)
+                new_parts.append(new_part)
+                if new_part is not part:
+                    changed = True
             if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
                 continue
             if key in self._skipped:
