@@ -176,13 +176,14 @@ class _Search(pickle.Pickler):
         return True
 
     def reducer_override(self, obj: Any) -> Any:
-        """A stand-in with the same contents: what is after the first element, which is a function.
+        """What pickle goes into in place of the object: all that it would have stored of it.
 
-        What cannot be pickled, such as a lock, has none. The letters of a string, by which pickle
-        would look the object up, are data.
+        ``__reduce_ex__`` returns a function and what is stored: its arguments, the state and the
+        items. The function is replaced, since only the contents count. For an object that cannot
+        be pickled, such as a lock, there are none.
         """
         try:
-            _, *contents = obj.__reduce_ex__(4)
+            _, *contents = obj.__reduce_ex__(4)  # or a global's name, whose letters are data
             # the items of a list, and those of a dict, are iterators made for this
             contents[2:4] = [list(items or ()) for items in contents[2:4]]
         except Exception:  # whatever a class of the user raises
