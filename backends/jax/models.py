@@ -6,14 +6,21 @@ with jax.tree_util.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
-from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
+from jax.tree_util import (
+    default_registry,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
 
 from xdevice.backends.jax.placement import copy, device_of, move
 from xdevice.backends.jax.private_names import optional
 from xdevice.backends.kit import keras
-from xdevice.contract import Model, Node
+from xdevice.contract import Model, Node, NodeParts
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
 
@@ -90,15 +97,12 @@ def is_node(cls: type) -> bool:
     return bool(_is_registered(cls))
 
 
-def flatten_one_level(
-    node: Node,
-) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
+def flatten_one_level(node: Node) -> NodeParts:
     structure: Any  # some of its methods have no types
-    paths_and_parts, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
-    parts = [part for _, part in paths_and_parts]
-    paths = [keystr(path) for path, _ in paths_and_parts]
+    parts, structure = tree_flatten(node, is_leaf=lambda part: part is not node)
 
-    def rebuild(new_parts: list[Part]) -> Node:
-        return tree_unflatten(structure, new_parts)
+    def paths() -> list[str]:
+        paths_and_parts, _ = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
+        return [keystr(path) for path, _ in paths_and_parts]
 
-    return parts, paths, rebuild, structure.node_data()
+    return parts, paths, partial(tree_unflatten, structure), [structure.node_data()]

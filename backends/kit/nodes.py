@@ -12,8 +12,8 @@ def by_attributes(node: Node, names: Sequence[str]) -> NodeParts:
     Rebuilding makes a new object without calling its ``__init__``.
 
     >>> from types import SimpleNamespace
-    >>> children, keys, rebuild, _ = by_attributes(SimpleNamespace(x=1, y=2), ["x"])
-    >>> children, keys, rebuild([3])
+    >>> children, paths, rebuild, _ = by_attributes(SimpleNamespace(x=1, y=2), ["x"])
+    >>> children, paths(), rebuild([3])
     ([1], ['.x'], namespace(x=3))
     """
     cls: Any = type(node)
@@ -24,5 +24,4 @@ def by_attributes(node: Node, names: Sequence[str]) -> NodeParts:
         return new_node
 
     children = [vars(node)[name] for name in names]
-    keys = [f".{name}" for name in names]
-    return children, keys, rebuild, None
+    return children, lambda: [f".{name}" for name in names], rebuild, []

@@ -1,7 +1,7 @@
 """Gluon's blocks, the result of ``collect_params``, and the batches of MXNet's iterators."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import mxnet as mx
 from mxnet.gluon import Block, Parameter, ParameterDict
@@ -9,7 +9,7 @@ from mxnet.gluon import Block, Parameter, ParameterDict
 from xdevice.backends.kit.nodes import by_attributes
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
-from xdevice.contract import Node
+from xdevice.contract import Node, NodeParts
 from xdevice.device import Device
 
 Model: TypeAlias = Block | ParameterDict
@@ -60,5 +60,5 @@ def is_node(cls: type) -> bool:
     return issubclass(cls, mx.io.DataBatch)
 
 
-def flatten_one_level(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
+def flatten_one_level(node: Node) -> NodeParts:
     return by_attributes(node, list(vars(node)))

@@ -21,7 +21,7 @@ from xdevice.backends.tensorflow.placement import (
     variable_of,
 )
 from xdevice.backends.tensorflow.private_names import names
-from xdevice.contract import Model, Node
+from xdevice.contract import Model, Node, NodeParts
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
@@ -203,12 +203,12 @@ def is_node(cls: type) -> bool:
     return issubclass(cls, (*_WRAPPERS, tf.experimental.ExtensionType))
 
 
-def flatten_one_level(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
+def flatten_one_level(node: Node) -> NodeParts:
     """The containers in which a `tf.Module` keeps its attributes, and extension types."""
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
     if isinstance(node, _List):
-        return list(node), [f"[{i}]" for i in range(len(node))], type(node), None
+        return list(node), lambda: [f"[{i}]" for i in range(len(node))], type(node), []
     inner = node.__wrapped__
     if isinstance(inner, dict):
         keys = list(inner)
@@ -218,7 +218,7 @@ def flatten_one_level(node: Node) -> tuple[list[Any], list[str], Callable[[list[
             container.update(zip(keys, new, strict=True))
             return type(node)(container)
 
-        return list(inner.values()), [f"[{key!r}]" for key in keys], rebuild, keys
+        return list(inner.values()), lambda: [f"[{key!r}]" for key in keys], rebuild, keys
     fields = getattr(inner, "_fields", ())  # of a named tuple
-    labels = [f".{name}" for name in fields] or [f"[{i}]" for i in range(len(inner))]
-    return list(inner), labels, lambda new: type(node)(tuple.__new__(type(inner), new)), None
+    paths = [f".{name}" for name in fields] or [f"[{i}]" for i in range(len(inner))]
+    return list(inner), lambda: paths, lambda new: type(node)(tuple.__new__(type(inner), new)), []

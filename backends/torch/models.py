@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from xdevice.backends.kit import keras
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.private_names import core, names, untyped_torch
-from xdevice.contract import Model, Node
+from xdevice.contract import Model, Node, NodeParts
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
@@ -353,18 +353,17 @@ def is_node(cls: type) -> bool:
     return cls in _registry
 
 
-def flatten_one_level(
-    node: Node,
-) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
+def flatten_one_level(node: Node) -> NodeParts:
     definition = _registry[type(node)]
     parts, context = definition.flatten_fn(node)
-    if definition.flatten_with_keys_fn:
+
+    def paths() -> list[str]:
+        if not definition.flatten_with_keys_fn:
+            return [f"[{i}]" for i in range(len(parts))]
         pairs, _ = definition.flatten_with_keys_fn(node)
-        keys = [_keystr((key,)) for key, _ in pairs]
-    else:
-        keys = [f"[{i}]" for i in range(len(parts))]
+        return [_keystr((key,)) for key, _ in pairs]
 
     def rebuild(new_parts: list[Part]) -> Node:
         return definition.unflatten_fn(new_parts, context)
 
-    return list(parts), keys, rebuild, context
+    return list(parts), paths, rebuild, [context]

@@ -25,12 +25,14 @@ A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
 Children: TypeAlias = list[Any]
 """The parts of a node: tensors, other nodes and plain data."""
 
-NodeParts: TypeAlias = tuple[Children, list[str], Callable[[Children], Node], object]
-"""A node's children, their paths, a function, and the node's static fields.
+NodeParts: TypeAlias = tuple[
+    Children, Callable[[], list[str]], Callable[[Children], Node], list[Any]
+]
+"""A node's children, a function for their paths, one that rebuilds the node, and its static parts.
 
-A path is what is written after the node for the child: ``.x``, ``[0]``. The
-function rebuilds the node from new children. The static fields stay as they
-are.
+A path is what is written after the node for the child: ``.x``, ``[0]``; it is
+asked for errors. The node is rebuilt from new children, and keeps its static
+parts as they are.
 """
 
 
@@ -94,7 +96,7 @@ class Models(Protocol):
         """
 
     def flatten_one_level(self, node: Node) -> NodeParts:
-        """The container's children, with what is needed to rebuild it."""
+        """The container's children, with what is needed to name them and to rebuild it."""
 
     def tensors_of(self, model: Model) -> Iterable[tuple[str, Tensor]]:
         """Each parameter and buffer, with its dotted name.

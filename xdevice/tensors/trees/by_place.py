@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from operator import is_not
 
 from xdevice.errors import ArgumentError, ArgumentTypeError
-from xdevice.tensors.trees.containers import LEAF, Node, Parts
+from xdevice.tensors.trees.containers import Node, Parts
 from xdevice.tensors.trees.leaves import Leaf
-from xdevice.tensors.trees.tree import FlatTree, Tree
+from xdevice.tensors.trees.tree import FlatTree, Tree, rebuilt
 
 _MAX_PLACES = 200_000  # of leaves and containers, where each place counts
 
@@ -25,14 +25,14 @@ class LeavesByPlace(FlatTree):
         check_ordered(self)
         self._places: list[Node] = []  # each container before its parts
         named: list[tuple[str, Leaf]] = []
-        for path, node, container in self.nodes(again=True):
+        for path, node, is_leaf in self.nodes(again=True):
             self._places.append(node)
             if len(self._places) > _MAX_PLACES:
                 raise ArgumentError(
                     f"containers appear again and again in this {type(tree).__name__}, so that it "
                     f"has over {_MAX_PLACES} places; pass each container once"
                 )
-            if container is LEAF:
+            if is_leaf:
                 named.append((path, node))
         self._order = sorted(range(len(named)), key=lambda i: named[i][0])
         self.paths = [named[i][0] for i in self._order]
@@ -48,14 +48,14 @@ class LeavesByPlace(FlatTree):
         number = len(new_leaf)
         new: Parts = []  # the parts of the containers to come, the first one last
         for node in reversed(self._places):
-            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
-            if container is LEAF:
+            if id(node) not in self._opened:
                 number -= 1
                 new.append(new_leaf[number])
                 continue
+            _, parts, flat = self._opened[id(node)]
             new_parts = [new.pop() for _ in parts]
             changed = any(map(is_not, parts, new_parts))
-            new.append(container.rebuild(node, new_parts) if changed else node)
+            new.append(rebuilt(node, flat, new_parts) if changed else node)
         return new.pop()
 
 

@@ -1,10 +1,12 @@
-"""How a container of each class is opened into parts, and rebuilt from new parts.
+"""How a container of each class is flattened into parts, and rebuilt from new parts.
 
-A class of a framework, or with a method ``to``, is never opened. A class that is registered
+One table, `containers`, has a function for each class that returns the parts of an object, their
+paths, a function that rebuilds it, and what a rebuilt one keeps; ``None`` for a class that is not
+opened. A class of a framework, or with a method ``to``, is never opened. A class that is registered
 with optree, or as a pytree of its framework, is opened as registered. Otherwise these are
 containers: dicts, lists, tuples, deques and sets, dataclasses, attrs classes and
 `types.SimpleNamespace`, with subclasses. The parts are the items, and then the attributes.
-How a container is opened is found out once: register its class before.
+How a class is opened is found out once: register it before.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
 
 from xdevice.contract import NodeParts
-from xdevice.errors import ArgumentError, in_one_line, shortened
+from xdevice.errors import in_one_line, shortened
 from xdevice.framework.adapters import imported
 from xdevice.framework.ownership import ATOMS, can_be_asked, classes, known_of
 
@@ -27,23 +29,10 @@ Node: TypeAlias = Any
 Parts: TypeAlias = list[Any]
 
 
-class Container:
-    """How objects of one class are opened; here, a leaf, which has no parts."""
-
-    def open(self, node: Node) -> tuple[Parts, Parts]:
-        """Its parts in a fixed order, and what a rebuilt one keeps as it is, which may hold a tensor."""
-        return [], []
-
-    def paths(self, node: Node) -> list[str]:
-        """What to write after the container for each part: ``[0]``, ``['x']``, ``.x``."""
-        return []
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        """A new container of the same class, without a call of its ``__init__``."""
-        return node
+Flatten: TypeAlias = Callable[[Node], NodeParts]
 
 
-class ObjectContainer(Container):
+class ObjectContainer:
     """An object with attributes: a dataclass, an attrs class or a `types.SimpleNamespace`.
 
     A subclass has items as well: its parts are the items, and then the attributes.
@@ -55,30 +44,24 @@ class ObjectContainer(Container):
         self.slots = slots_of(cls)
         self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
-    def open(self, node: Node) -> tuple[Parts, Parts]:
-        parts = self.items(node)
-        if self.has_attributes:
-            parts += self.attributes(node).values()
-        return parts, self.static(node)
+    def __call__(self, node: Node) -> NodeParts:
+        items = self.items(node)
+        attributes = self.attributes(node) if self.has_attributes else {}
 
-    def paths(self, node: Node) -> list[str]:
-        return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
+        def paths() -> list[str]:
+            return self.item_paths(node) + [f".{name}" for name in attributes]
 
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        try:
-            if not self.has_attributes:
-                return self.with_items(node, parts)
-            attributes = self.attributes(node)
-            number_of_items = len(parts) - len(attributes)
-            new_node = self.with_items(node, parts[:number_of_items])
-        except TypeError as error:
-            raise _cannot_be_rebuilt(node, error) from error
-        for name, value in zip(attributes, parts[number_of_items:], strict=True):
-            if name in self.slots:
-                object.__setattr__(new_node, name, value)  # the class may be frozen
-            else:
-                new_node.__dict__[name] = value
-        return new_node
+        def rebuild(parts: Parts) -> Node:
+            """A new object of the same class, without a call of its ``__init__``."""
+            new_node = self.with_items(node, parts[: len(items)])
+            for name, value in zip(attributes, parts[len(items) :], strict=True):
+                if name in self.slots:
+                    object.__setattr__(new_node, name, value)  # the class may be frozen
+                else:
+                    new_node.__dict__[name] = value
+            return new_node
+
+        return [*items, *attributes.values()], paths, rebuild, self.static(node)
 
     def attributes(self, node: Node) -> dict[str, Any]:
         return attributes_of(node, self.slots)
@@ -90,6 +73,7 @@ class ObjectContainer(Container):
         return []
 
     def static(self, node: Node) -> Parts:
+        """What a rebuilt one keeps as it is, which may hold a tensor."""
         return []
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -158,49 +142,23 @@ class DictContainer(ObjectContainer):
         return new_node
 
 
-class RegisteredContainer(Container):
-    """A class that is registered with optree or a framework, with the function that flattens it."""
-
-    def __init__(self, flatten: Callable[[Node], NodeParts]) -> None:
-        self.flatten = flatten
-
-    def open(self, node: Node) -> tuple[Parts, Parts]:
-        parts, _, _, fields = self.flatten(node)
-        return parts, [fields]
-
-    def paths(self, node: Node) -> list[str]:
-        _, paths, _, _ = self.flatten(node)
-        return paths
-
-    def rebuild(self, node: Node, parts: Parts) -> Node:
-        _, _, unflatten, _ = self.flatten(node)
-        try:
-            return unflatten(parts)
-        except TypeError as error:
-            raise _cannot_be_rebuilt(node, error) from error
-
-
-def _cannot_be_rebuilt(node: Node, error: TypeError) -> ArgumentError:
-    return ArgumentError(f"this {type(node).__name__} cannot be rebuilt ({error}); pass its parts")
-
-
-def _find_container(cls: type) -> Container:
+def _find_container(cls: type) -> Flatten | None:
     if known_of(cls).category is not None:
-        return LEAF
+        return None
     if cls.__module__ not in ("builtins", "collections"):
         entry = _optree_entry(cls)
         if entry is not None:
-            return RegisteredContainer(partial(_flattened_by_optree, entry))
+            return partial(_flattened_by_optree, entry)
         for owner in imported():
             if not can_be_asked(owner, cls) or not owner.load("models").has("is_node"):
                 continue
             if owner.models.is_node(cls):
-                return RegisteredContainer(owner.models.flatten_one_level)
+                return owner.models.flatten_one_level
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):
             return container(cls, base)
     has_fields = hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")
-    return ObjectContainer(cls) if has_fields or issubclass(cls, SimpleNamespace) else LEAF
+    return ObjectContainer(cls) if has_fields or issubclass(cls, SimpleNamespace) else None
 
 
 def _optree_entry(cls: type) -> Any:
@@ -215,9 +173,13 @@ def _optree_entry(cls: type) -> Any:
 def _flattened_by_optree(entry: Any, node: Node) -> NodeParts:
     children, metadata, *names = entry.flatten_func(node)
     children = list(children)
-    entries = names[0] if names and names[0] is not None else range(len(children))
-    paths = [f".{e}" if isinstance(e, str) and e.isidentifier() else f"[{e!r}]" for e in entries]
-    return children, paths, lambda new: entry.unflatten_func(metadata, new), metadata
+
+    def paths() -> list[str]:
+        given = names[0] if names else None
+        entries = range(len(children)) if given is None else given
+        return [f".{e}" if isinstance(e, str) and e.isidentifier() else f"[{e!r}]" for e in entries]
+
+    return children, paths, partial(entry.unflatten_func, metadata), [metadata]
 
 
 def attributes_of(obj: Any, slots: dict[str, MemberDescriptorType]) -> dict[str, Any]:
@@ -250,27 +212,33 @@ _CONTAINERS: dict[Any, type[ObjectContainer]] = {
     **dict.fromkeys((tuple, list, deque, set, frozenset), SequenceContainer),
 }
 
-LEAF = Container()
-"""For the classes whose objects are not opened."""
 
-LIST = SequenceContainer(list, list)
-TUPLE = SequenceContainer(tuple, tuple)
-DICT = DictContainer(dict, dict)
-
-
-class _Containers(dict[type, Container]):
-    def __missing__(self, cls: type) -> Container:
+class _Containers(dict[type, Flatten | None]):
+    def __missing__(self, cls: type) -> Flatten | None:
         known = known_of(cls)
-        container = _find_container(cls)
+        flatten = _find_container(cls)
         # A class that is a leaf, and no framework's, may yet be registered; one of which nothing
         # is known for good, since its framework is being imported, is asked about again.
-        if cls in classes and (container is not LEAF or known.backend is not None):
-            self[cls] = container
-        return container
+        if cls in classes and (flatten is not None or known.backend is not None):
+            self[cls] = flatten
+        return flatten
 
 
-containers = _Containers({**dict.fromkeys(ATOMS, LEAF), list: LIST, tuple: TUPLE, dict: DICT})
-"""How objects of each class so far are opened; `LEAF` if they are not.
+containers = _Containers(
+    {
+        **dict.fromkeys(ATOMS),
+        dict: DictContainer(dict, dict),
+        list: SequenceContainer(list, list),
+        tuple: SequenceContainer(tuple, tuple),
+    }
+)
+"""How objects of each class so far are flattened; ``None`` if they are leaves.
 
 The usual ones are here from the start: compilers cannot trace the search.
 """
+
+
+def flattened(node: Node) -> NodeParts:
+    """The object, flattened by the function of its class; a leaf has no parts."""
+    flatten = containers[type(node)]
+    return ([], list, lambda _: node, []) if flatten is None else flatten(node)

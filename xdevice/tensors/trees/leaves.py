@@ -26,7 +26,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.trees.containers import LEAF, attributes_of, containers, slots_of
+from xdevice.tensors.trees.containers import attributes_of, containers, slots_of
 
 Leaf: TypeAlias = Any
 """An object in a tree that is not opened."""
@@ -213,12 +213,12 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         if id(node) in visited or issubclass(type(node), _DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
-        container = containers[type(node)]
-        if container is LEAF:
+        flatten = containers[type(node)]
+        if flatten is None:
             attributes = attributes_of(node, slots_of(type(node)))
             steps = {f".{name}": value for name, value in attributes.items()}
         else:
-            parts, _ = container.open(node)
-            steps = dict(zip(container.paths(node), parts, strict=True))
+            parts, paths, _, _ = flatten(node)
+            steps = dict(zip(paths(), parts, strict=True))
         queue += [(path + step, part) for step, part in steps.items()]
     return ""

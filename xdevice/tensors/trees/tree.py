@@ -10,21 +10,18 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
+from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
+from xdevice.contract import NodeParts
 from xdevice.errors import ArgumentError, NotATensorError, XDeviceError, in_one_line
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
-    DICT,
-    LEAF,
-    LIST,
-    TUPLE,
-    Container,
-    DictContainer,
     Node,
     Parts,
     attributes_of,
     containers,
+    flattened,
     slots_of,
 )
 from xdevice.tensors.trees.leaves import Leaf, tensors_in
@@ -48,60 +45,59 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str | int] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        # Each container by its id: how it is opened, itself, and its parts without those that are
-        # skipped, which are in the other table by their numbers. Outer containers come first.
-        self._opened: dict[int, tuple[Container, Node, Collection[Any]]] = {}
-        self._skipped: dict[int, dict[int, Any]] = {}
+        # Each container by its id: itself, its parts, and how it was flattened, ``None`` for a dict,
+        # list or tuple that is opened here. Outer containers come first.
+        self._opened: dict[int, tuple[Node, Collection[Any], NodeParts | None]] = {}
         skipping = None if skip == () else _Skip(tree, skip)
         appears_again = False
         leaves, opened = self.leaves, self._opened
         nodes = [tree]
         for node in nodes:  # the list grows meanwhile
-            container = containers[type(node)]
-            if container is LEAF:
+            cls = type(node)
+            flatten = containers[cls]
+            if flatten is None:
                 leaves.append(node)
-            elif id(node) in opened:
+                continue
+            if id(node) in opened:
                 appears_again = True
-            else:
-                # The usual classes are opened here: a method takes longer than all the rest.
-                parts: Collection[Any] = node
-                if skipping is not None:
-                    all_parts, static = skipping.open(node)
-                    numbers = skipping.numbers(node)
-                    parts = [part for i, part in enumerate(all_parts) if i not in numbers]
-                    self._skipped[id(node)] = {i: all_parts[i] for i in numbers}
-                    self._check_static(static, container, node, skipping)
-                elif container is DICT:
-                    parts = node.values()
-                    for key in node:
-                        if type(key) is not str and type(key) not in ATOMS:
-                            self._check_static(DICT.static(node), container, node)
-                            break
-                elif container is not LIST and container is not TUPLE:
-                    parts, static = container.open(node)
-                    self._check_static(static, container, node)
-                opened[id(node)] = container, node, parts
-                nodes += parts
+                continue
+            parts: Collection[Any] = node
+            flat: NodeParts | None = None
+            if skipping is not None:
+                flat = skipping.flatten(node)
+                parts = flat[0]
+                self._check_static(node, flat, skipping)
+            elif cls is dict:  # here, since to flatten it takes longer than all the rest
+                parts = node.values()
+                for key in node:
+                    if type(key) is not str and type(key) not in ATOMS:
+                        self._check_static(node, flatten(node))
+                        break
+            elif cls is not list and cls is not tuple:
+                flat = flatten(node)
+                parts = flat[0]
+                self._check_static(node, flat)
+            opened[id(node)] = node, parts, flat
+            nodes += parts
         if appears_again:
             self._sort()
 
-    def _check_static(
-        self, static: Parts, container: Container, node: Node, skipping: _Skip | None = None
-    ) -> None:
+    def _check_static(self, node: Node, flat: NodeParts, skipping: _Skip | None = None) -> None:
         """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
         These are a dict's keys, and what a registered class stores beside its parts.
         """
+        _, paths, _, static = flat
         found = {id(tensor) for part in static for tensor in tensors_in(part)}
         if not found:
             return
         name = type(node).__name__
-        if isinstance(container, DictContainer):
+        if isinstance(node, dict):
             message = f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
             raise at_path(NotATensorError(message), self.path_to(node))
         # The class does not tell the names of its static fields: those that hold such a tensor.
         place = f"the static part of this {name}"
-        moving = container.paths(node)
+        moving = paths()
         for field, value in attributes_of(node, slots_of(type(node))).items():
             inside = found.intersection(map(id, tensors_in(value)))
             if not inside or f".{field}" in moving:
@@ -121,7 +117,7 @@ class FlatTree:
         """Order the containers anew, so that each is after all that it is in."""
         inner = {
             key: [id(part) for part in parts if id(part) in self._opened]
-            for key, (_, _, parts) in self._opened.items()
+            for key, (_, parts, _) in self._opened.items()
         }
         try:
             inner_first = list(TopologicalSorter(inner).static_order())
@@ -139,7 +135,7 @@ class FlatTree:
         containers that cannot be rebuilt.
         """
         new = dict(new_leaves)
-        for key, (container, node, parts) in reversed(self._opened.items()):
+        for key, (node, parts, flat) in reversed(self._opened.items()):
             new_parts: Parts = []
             changed = False
             for part in parts:
@@ -149,21 +145,11 @@ class FlatTree:
                     changed = True
             if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
                 continue
-            if key in self._skipped:
-                for number, part in self._skipped[key].items():
-                    new_parts.insert(number, part)
-            # the usual classes here, as above
-            if container is DICT:
-                new[key] = dict(zip(node, new_parts, strict=True))
-            elif container is LIST:
-                new[key] = new_parts
-            elif container is TUPLE:
-                new[key] = tuple(new_parts)
-            elif changed:
-                new[key] = container.rebuild(node, new_parts)
+            if changed:
+                new[key] = rebuilt(node, flat, new_parts)
             else:
                 with suppress(ArgumentError):
-                    new[key] = container.rebuild(node, new_parts)
+                    new[key] = rebuilt(node, flat, new_parts)
         return new.get(id(self.tree), self.tree)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
@@ -181,8 +167,8 @@ class FlatTree:
         """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice."""
         return self.replace(self.for_each(fn), afresh=afresh)
 
-    def nodes(self, *, again: bool = False) -> Iterator[tuple[str, Node, Container]]:
-        """The path of each node, the node, and how it is opened, `LEAF` for a leaf.
+    def nodes(self, *, again: bool = False) -> Iterator[tuple[str, Node, bool]]:
+        """The path of each node, the node, and whether it is a leaf.
 
         A path is written as in Python code, ``['batch'][0].mask``; that of the
         root is empty. A container that appears again is opened ``again``, or not.
@@ -190,20 +176,22 @@ class FlatTree:
         nodes = [("", self.tree)]
         done: set[int] = set()
         while nodes:
-            path, key = nodes.pop()
-            container, node, parts = self._opened.get(id(key), (LEAF, key, ()))
-            if id(key) in done and container is not LEAF and not again:
+            path, node = nodes.pop()
+            if id(node) not in self._opened:  # a leaf, or not opened yet, for the path in an error
+                yield path, node, True
                 continue
-            done.add(id(key))
-            yield path, node, container
-            skipped = self._skipped.get(id(node), {})
-            steps = [step for i, step in enumerate(container.paths(node)) if i not in skipped]
-            inner = zip(steps, parts, strict=True)
+            if id(node) in done and not again:
+                continue
+            done.add(id(node))
+            yield path, node, False
+            _, parts, flat = self._opened[id(node)]
+            _, paths, _, _ = flat or flattened(node)
+            inner = zip(paths(), parts, strict=True)
             nodes += reversed([(path + step, part) for step, part in inner])
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
-        return ((path, node) for path, node, container in self.nodes() if container is LEAF)
+        return ((path, node) for path, node, is_leaf in self.nodes() if is_leaf)
 
     def path_to(self, target: object) -> str:
         """The path of the first place of a leaf or container."""
@@ -225,8 +213,8 @@ class _Skip:
         self._steps = {f".{name}" for name in names}
         self._steps |= {f"[{in_one_line(repr(name))}]" for name in names}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
-        # Each container by its id. Its parts are kept, since a class may make them anew each time.
-        self._opened: dict[int, tuple[Parts, Parts]] = {}
+        # How each container was flattened, by its id: a class may make the parts anew each time.
+        self._flattened: dict[int, NodeParts] = {}
         for name in names:
             # `x.y` is the attribute `.x` of the tree's root, and `["x"]` the key `['x']`
             path = f"{name}" if f"{name}".startswith((".", "[")) else f".{name}"
@@ -235,29 +223,58 @@ class _Skip:
     def _follow(self, path: str, node: Node) -> None:
         """Note what is left of a path in each container on it: in the last one, it is a step."""
         self._places.add((id(node), path))
-        parts, _ = self.open(node)
-        for step, part in zip(containers[type(node)].paths(node), parts, strict=True):
+        parts, paths, _, _ = self._flatten_whole(node)
+        for step, part in zip(paths(), parts, strict=True):
             if path.startswith(step):
                 self._follow(path.removeprefix(step), part)
 
-    def open(self, node: Node) -> tuple[Parts, Parts]:
-        """All parts of the container, and what it keeps as it is."""
-        if id(node) not in self._opened:
-            self._opened[id(node)] = containers[type(node)].open(node)
-        return self._opened[id(node)]
+    def _flatten_whole(self, node: Node) -> NodeParts:
+        if id(node) not in self._flattened:
+            self._flattened[id(node)] = flattened(node)
+        return self._flattened[id(node)]
 
     def names(self, node: Node, step: str) -> bool:
         """Whether a part, or a static field, of the container is to be left out: ``.x``, ``[0]``."""
         return step in self._steps or (id(node), step) in self._places
 
-    def numbers(self, node: Node) -> list[int]:
-        """The numbers of the container's parts that are left out."""
-        steps = containers[type(node)].paths(node)
-        return [number for number, step in enumerate(steps) if self.names(node, step)]
+    def flatten(self, node: Node) -> NodeParts:
+        """The container without the parts that are left out; a rebuilt one has them as they are."""
+        parts, paths, rebuild, static = self._flatten_whole(node)
+        stays = [self.names(node, step) for step in paths()]
+        if not any(stays):
+            return parts, paths, rebuild, static
+
+        def rebuild_whole(new_parts: Parts) -> Node:
+            new = iter(new_parts)
+            return rebuild(
+                [part if kept else next(new) for part, kept in zip(parts, stays, strict=True)]
+            )
+
+        moves = [not kept for kept in stays]
+        return (
+            list(compress(parts, moves)),
+            lambda: list(compress(paths(), moves)),
+            rebuild_whole,
+            static,
+        )
 
 
 def is_leaf(tree: Tree) -> bool:
-    return containers[type(tree)] is LEAF
+    return containers[type(tree)] is None
+
+
+def rebuilt(node: Node, flat: NodeParts | None, new_parts: Parts) -> Node:
+    """A container of the same class with new parts; ``flat`` as in `FlatTree`."""
+    if flat is None:
+        if type(node) is dict:
+            return dict(zip(node, new_parts, strict=True))
+        return type(node)(new_parts)
+    _, _, rebuild, _ = flat
+    try:
+        return rebuild(new_parts)
+    except TypeError as error:
+        name = type(node).__name__
+        raise ArgumentError(f"this {name} cannot be rebuilt ({error}); pass its parts") from error
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
