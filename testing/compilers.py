@@ -24,7 +24,7 @@ def compilers_of(config: pytest.Config, name: str) -> list[str]:
         _ = find(name).adapter
     except XDeviceError:  # the fixture `xdevice_backend` raises it again
         return [""]
-    if not find(name).load("compiling").has("compilers"):
+    if not find(name).has("compiling", "compilers"):
         return ["none"] if mode == "only" else [""]
     names = find(name).compiling.compilers()
     compiler = requested_compilers(config).get(name, names[0])
@@ -43,7 +43,7 @@ def compiler_for(owner: Backend, compiler: str) -> Compile:
 
     def compile_function(fn: Function) -> Function:
         try:
-            if owner.load("maths").has("namespace"):
+            if owner.has("maths", "namespace"):
                 with using(owner):
                     namespace()  # made before PaddlePaddle's compiler traces a first use
             return owner.compiling.compiled(fn, compiler)

@@ -26,6 +26,7 @@ from xdevice import (
 from xdevice.errors import (
     ArgumentError,
     CopyNeededError,
+    MisplacedError,
     MixedDeviceError,
     NotATensorError,
     UnknownPlacementError,
@@ -299,6 +300,23 @@ class Halfway:
                 raise InterruptedError("halfway")
 
 
+class Trainer:
+    """It moves itself in place, and does not say where it is."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def to(self, device: Any) -> None:
+        self.parts = tuple(to_device(part, device) for part in self.parts)
+
+
+class Idle(Trainer):
+    """Its method does not move it."""
+
+    def to(self, device: Any) -> None:
+        pass
+
+
 @needs("creation.ones", "exchange.to_numpy", gpus=2)
 class SeveralPlacements(Promises):
     @EACH_ROUTE
@@ -489,6 +507,27 @@ class SeveralPlacements(Promises):
         with pytest.raises(InterruptedError, match="halfway"):
             to_device([halfway], SECOND)
         assert devices_of(halfway) == {home()}
+
+    @needs("model")
+    def test_an_object_with_nothing_but_a_model_is_where_that_is(
+        self, backend: str, model: Model
+    ) -> None:
+        idle = {"idle": Idle(model)}
+        raised(MisplacedError, r"at \['idle'\]")(to_device, idle, SECOND)
+        trainer = Trainer(model)
+        assert to_device(trainer, SECOND) is trainer
+        assert device_of(trainer) == device_of(trainer.parts[0]) == SECOND
+
+    @needs("model")
+    def test_an_object_with_a_part_of_a_model_is_moved_back(
+        self, backend: str, model: Model
+    ) -> None:
+        _, part = next(iter(choosing.backend().models.tensors_of(model)))
+        with home():
+            trainer, halfway = Trainer(part, ones(2)), Halfway([ones(2), ones(3)])
+        with pytest.raises(InterruptedError, match="halfway"):
+            to_device([model, trainer, halfway], SECOND)
+        assert devices_of([model, trainer, halfway]) == {home()}
 
     def test_a_moved_tree_is_freed_at_once(self, backend: str) -> None:
         with home():

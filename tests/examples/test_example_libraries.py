@@ -78,7 +78,7 @@ def test_pca_keeps_the_points_of_a_plane(made, device):
 
 
 def test_a_distance_has_a_gradient(made, backend):
-    if not xdevice.backend().load("gradients").has("value_and_gradients"):
+    if not xdevice.backend().has("gradients", "value_and_gradients"):
         with pytest.raises(xdevice.NotSupportedError):
             xdevice.value_and_grad(lambda x: x)(made([1.0]))
         return

@@ -653,6 +653,29 @@ def test_skip_compares_whole_keys():
     assert xdevice.to_device(tree, "cpu", copy=True, skip=["CLS"])["[CLS]"] is not tree["[CLS]"]
 
 
+def test_skip_takes_keys_that_are_equal():
+    class Color(str, enum.Enum):
+        RED = "red"
+
+    tree = {
+        np.str_("r"): np.ones(1),
+        Color.RED: np.ones(1),
+        np.int64(3): np.ones(1),
+        b"k": np.ones(1),
+    }
+    for skip, key in (("r", "r"), ("red", "red"), (3, 3), (np.int64(3), 3), (b"k", b"k")):
+        moved = xdevice.to_device(tree, "cpu", copy=True, skip=skip)
+        assert [other for other in tree if moved[other] is tree[other]] == [key]
+
+
+def test_a_named_tuple_with_more_fields_than_items_has_numbered_paths():
+    class Odd(tuple):
+        _fields = ("x", "y")
+
+    with pytest.raises(xdevice.NotATensorError, match=r"at \[0\]"):
+        xdevice.device_of(Odd([Holder(x=np.ones(1))]))
+
+
 def test_the_device_first_is_an_error_that_says_so():
     with pytest.raises(xdevice.DeviceTypeError, match=r"write to_device\(x, device\)"):
         xdevice.to_device("gpu", np.ones(2))

@@ -350,7 +350,7 @@ def test_a_stream_brings_the_batches_that_the_host_had(ran, plug_in):
     code = """
         import xdevice
         owner = xdevice.backend()
-        if not owner.load("streams").has("stream"):
+        if not owner.has("streams", "stream"):
             raise SystemExit
         xdevice.virtual_gpus(2, stand_in=True)
         if owner == "torch":
@@ -405,7 +405,7 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
 def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):
     """Gradients, memory in another order, a class of its own, no elements."""
     owner = xdevice.backend()
-    if not owner.load("collectives").has("is_packable"):
+    if not owner.has("collectives", "is_packable"):
         return
     x, packs = xdevice.ones((2, 3), device="cpu"), owner.collectives.is_packable
     assert packs(x, 24)

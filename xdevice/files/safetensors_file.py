@@ -305,7 +305,7 @@ def _saved_dtype(owner: Backend, tensor: Tensor, name: str) -> str:
     """NumPy's name of the tensor's dtype, if the tensor can be saved."""
     with suppress(errors.MixedDeviceError):  # values on several devices can be gathered
         owner.placement.device_of(tensor)  # raises for a tensor without values
-    if owner.load("collectives").has("kind"):
+    if owner.has("collectives", "kind"):
         # Raises for a tensor that is not a plain array: another one would be
         # saved.
         owner.collectives.kind(tensor)

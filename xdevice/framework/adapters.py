@@ -114,6 +114,10 @@ class Backend(str, contract.Capabilities):
             capability = self.__dict__.setdefault(name, capability)
         return capability
 
+    def has(self, capability: str, function: str) -> bool:
+        """Whether the adapter has the function of the capability."""
+        return self.load(capability).has(function)
+
     def load_unprepared(self, name: str) -> Capability:
         """A new one without the callbacks: they give a framework its virtual GPUs by ``virtual``."""
         reasons = getattr(self.adapter, "CANNOT", {})

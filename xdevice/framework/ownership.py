@@ -54,26 +54,30 @@ class Known:
         self.is_data: Callable[[Tensor], bool] | None = None
         if backend is not None and category == "tensor":
             self.device_of = backend.placement.device_of
-            if backend.load("placement").has("is_data"):
+            if backend.has("placement", "is_data"):
                 self.is_data = backend.placement.is_data
 
 
-# Frameworks whose adapter will never load: the module may be a user's own file of that name.
-_broken: set[Backend] = set()
+UNUSABLE = (BrokenBackendError, NotSupportedError, VirtualDeviceError)
+"""The errors of an imported framework that cannot be asked. Its module may be a user's own file."""
 
 
 class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
         """Ask the imported frameworks about the class; one that is not imported cannot own it."""
         frameworks = imported()
-        # What is still being imported may give another answer later.
+        # A module that is still being imported, and a framework that cannot be used now, may give
+        # another answer later. A broken one will not.
         packages = [_package(cls), *frameworks]
         is_final = not any(is_being_imported(sys.modules.get(name)) for name in packages)
         for owner in frameworks:
-            if not can_be_asked(owner, cls):
-                is_final = is_final and owner in _broken
+            try:
+                category = owner.placement.category(cls)
+            except UNUSABLE as error:
+                if any(_is_own(owner, base) for base in cls.__mro__):
+                    raise
+                is_final = is_final and isinstance(error, BrokenBackendError)
                 continue
-            category = owner.placement.category(cls)
             if category is not None:
                 if category == "model":
                     owner.load("models")  # now, since a compiler cannot trace the import
@@ -82,6 +86,14 @@ class _Classes(dict[type, Known]):
         if is_final:
             self[cls] = known
         return known
+
+
+def _package(cls: type) -> str:
+    return str(cls.__module__).partition(".")[0]
+
+
+def _is_own(owner: Backend, cls: type) -> bool:
+    return _package(cls) in (owner, f"{owner}lib")  # JAX's arrays are of `jaxlib`
 
 
 classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})
@@ -93,27 +105,6 @@ without. The usual ones are here from the start: compilers cannot trace the ques
 
 known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""
-
-
-def can_be_asked(owner: Backend, cls: type) -> bool:
-    """Whether the adapter of an imported framework loads. An error if the class is derived from its own."""
-    # JAX's arrays are of `jaxlib`
-    is_its_own = any(_package(base) in (owner, f"{owner}lib") for base in cls.__mro__)
-    if owner in _broken and not is_its_own:
-        return False
-    try:
-        _ = owner.placement.category
-    except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
-        if is_its_own:
-            raise
-        if isinstance(error, BrokenBackendError) and not is_being_imported(sys.modules.get(owner)):
-            _broken.add(owner)
-        return False
-    return True
-
-
-def _package(cls: type) -> str:
-    return str(cls.__module__).partition(".")[0]
 
 
 def tensor_owner(obj: Any) -> Backend | None:

@@ -129,7 +129,7 @@ def device_named(obj: Any) -> Device | None:
         chosen = None if is_common(device) else decided()
         if chosen is None or chosen not in imported():
             return device
-        has_names = chosen.load("hardware").has("device_named")
+        has_names = chosen.has("hardware", "device_named")
         return chosen.hardware.device_named(obj) if has_names else device
     known = known_of(type(obj))
     if known.category != "device" or known.backend is None:

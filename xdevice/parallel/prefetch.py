@@ -265,7 +265,7 @@ class _Placer:
         if owner not in self._streams:
             require(owner, self._device)
             stream = None
-            if owner.load("streams").has("stream"):
+            if owner.has("streams", "stream"):
                 stream = owner.streams.stream(self._device)
             self._streams[owner] = stream
         return self._streams[owner]
@@ -309,7 +309,7 @@ class _HostBatch(NamedTuple):
 
     def _packs(self) -> Iterator[Pack]:
         """The vectors that are worth making of small tensors."""
-        if not self.owner.load("collectives").has("is_packable"):
+        if not self.owner.has("collectives", "is_packable"):
             return
         is_packable = self.owner.collectives.is_packable
         small_tensors = [

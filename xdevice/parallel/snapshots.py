@@ -40,7 +40,7 @@ def _own_tensor(tensor: Tensor, owner: Backend) -> Tensor:
     except NotSupportedError:
         # a handle, or a sparse tensor: it cannot be written to in place
         return tensor
-    if owner.load("streams").has("wait"):
+    if owner.has("streams", "wait"):
         owner.streams.wait([new_tensor])
     return new_tensor
 

@@ -106,7 +106,7 @@ def fill_value_for(
     if tensor_owner(value) == owner and _is_one_number(value):
         name = "" if dtype is None else dtype_name(dtype, owner)
         is_integer = name.startswith(("bool", "int", "uint"))
-        has_gradients = owner.load("gradients").has("is_floating")
+        has_gradients = owner.has("gradients", "is_floating")
         if not is_integer and has_gradients and owner.gradients.is_floating(value):
             return value
     one_number = number(value)
@@ -265,7 +265,7 @@ def check_same_device_in_list(data: Any) -> None:
     devices: set[Device] = set()
     for tensor in _tensors_in(data):
         owner = owner_of(tensor)
-        if owner.load("collectives").has("kind"):
+        if owner.has("collectives", "kind"):
             owner.collectives.kind(tensor)  # raises the error
         try:
             if owner != "numpy":
@@ -372,7 +372,7 @@ def check_dtypes_exist(
     tensors: list[Tensor], device: Device, owner: Backend, error: Exception
 ) -> None:
     """Raise an error if a move failed because the device lacks a dtype, as Apple's GPUs lack float64."""
-    if isinstance(error, XDeviceError) or not owner.load("creation").has("ones"):
+    if isinstance(error, XDeviceError) or not owner.has("creation", "ones"):
         return
     memory = owner.load("memory")
     if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):

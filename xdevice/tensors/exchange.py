@@ -266,8 +266,8 @@ class _Conversion:
 
     def _shared(self, source: _Source, target: Device) -> Tensor | None:
         """A tensor on the same memory; ``None`` if that is impossible or the dtype differs."""
-        can_export = source.framework.load("exchange").has("export")
-        if not can_export or not self.owner.load("exchange").has("adopt"):
+        can_export = source.framework.has("exchange", "export")
+        if not can_export or not self.owner.has("exchange", "adopt"):
             return None
         offer = source.framework.exchange.export(source.tensor)
         if offer is None:

@@ -44,7 +44,7 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
         target = innermost()
         if target is None:
             return None
-        if owner.load("compiling").has("is_tracing") and owner.compiling.is_tracing():
+        if owner.has("compiling", "is_tracing") and owner.compiling.is_tracing():
             _check_scope_while_tracing(owner, target)
             return None  # each call of the compiled function follows the framework's scope
     elif type(device) is Device:

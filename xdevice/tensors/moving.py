@@ -46,7 +46,7 @@ __all__ = ["to_device"]
 T = TypeVar("T")
 
 LeavesToMove: TypeAlias = dict[int, tuple[Leaf, Device | None]]
-"""Leaves by id, each with its device: ``None`` for a tensor on several devices and other leaves."""
+"""Leaves by id, each with the device that it is on; ``None`` for one that is on several."""
 
 
 def to_device(
@@ -140,7 +140,7 @@ def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
     """The same for tensors of one framework, together if it can move them so."""
-    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
+    if len(tensors) < 2 or not owner.has("placement", "move_many"):
         return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
     try:
         new_tensors = owner.placement.move_many(tensors, target, non_blocking)
@@ -172,8 +172,14 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
         device: Device | None = None
         try:
             if locate is None:
-                if not _has_to_move(leaf, known, flat.tree, target, copy):
+                if known_leaf(leaf) is None:
+                    if leaf is flat.tree:
+                        raise not_a_tensor(leaf)
                     continue
+                devices = devices_of_leaf(leaf, known)
+                if not _has_to_move(devices, known, target, copy):
+                    continue
+                device = next(iter(devices)) if len(devices) == 1 else None
             elif known.is_data is not None and leaf is not flat.tree and is_data(leaf, known):
                 continue
             else:
@@ -191,13 +197,8 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
     return to_move
 
 
-def _has_to_move(leaf: Leaf, known: Known, tree: Tree, target: Device, copy: bool | None) -> bool:
-    """Whether a leaf that is not a tensor is elsewhere, or is to be copied."""
-    if known_leaf(leaf) is None:
-        if leaf is tree:
-            raise not_a_tensor(leaf)
-        return False
-    devices = devices_of_leaf(leaf, known)
+def _has_to_move(devices: set[Device], known: Known, target: Device, copy: bool | None) -> bool:
+    """Whether a model or an object is elsewhere, or is to be copied."""
     if not devices:  # a model without parameters may have something else to move
         return known.category == "model" and copy is not False
     return bool(copy) or devices != {target}
@@ -239,10 +240,10 @@ class _Move:
                 self._move_models(owner, models)
             for known, leaves in self.leaves.items():
                 if known.category == "movable":
-                    for leaf, _ in leaves.values():
+                    for leaf, device in leaves.values():
                         try:
-                            self._move_object(leaf, known)
-                        except NotSupportedError as error:
+                            self._move_object(leaf, known, device)
+                        except XDeviceError as error:
                             raise at_path(error, flat.path_to(leaf)) from error.__cause__
             for known, leaves in self.leaves.items():
                 if known.category == "tensor" and known.backend is not None:
@@ -281,21 +282,21 @@ class _Move:
                 if devices_of_tensors([tensor]) == {self.target}:
                     self.new_leaves.setdefault(id(tensor), tensor)
 
-    def _move_object(self, leaf: Leaf, known: Known) -> None:
+    def _move_object(self, leaf: Leaf, known: Known, device: Device | None) -> None:
         """Move an object with its own method ``to``; some libraries move it in place."""
-        origins = devices_of_leaf(leaf, known)
+        owner = framework_of(leaf, known)
 
         def move_back() -> None:
-            if len(origins) == 1:
-                move_with_own_method(leaf, next(iter(origins)), copy=False)
+            if device is not None:
+                move_with_own_method(leaf, owner, device, copy=False)
 
         if not self.copy:  # a copy is dropped
             self.undo.append(move_back)  # before the move, which may fail halfway
-        new_leaf = move_with_own_method(leaf, self.target, bool(self.copy))
+        new_leaf = move_with_own_method(leaf, owner, self.target, bool(self.copy))
         new_known = known_leaf(new_leaf)
         devices = set() if new_known is None else devices_of_leaf(new_leaf, new_known)
         if devices - {self.target}:
-            raise misplaced(framework_of(leaf, known), self.target, devices)
+            raise misplaced(owner, self.target, devices)
         self.new_leaves[id(leaf)] = new_leaf
 
     def _move_tensors(self, owner: Backend, tensors: LeavesToMove) -> None:

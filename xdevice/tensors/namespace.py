@@ -232,7 +232,7 @@ class Namespace:
         return call
 
     def _why_not(self, name: str) -> str:
-        if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
+        if name in DTYPE_NAMES and self._owner.has("creation", "dtype"):
             return "it has no such dtype; use another one"
         if name in DTYPE_NAMES or name in MADE_WITH:
             return self._owner.load("creation").why_not(MADE_WITH.get(name, "dtype"))
@@ -287,7 +287,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
         if is_possible:
             values[name] = factory
     for name in EXTENSIONS:
-        if owner.load("maths").has(name):
+        if owner.has("maths", name):
             values[name] = Namespace(owner, name, factories.extra(name))
     values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
     return values
@@ -296,7 +296,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
 def _as_attribute(owner: Backend, value: Any) -> Any:
     """The value, in the form that the framework's compiler needs."""
     is_function = isinstance(value, (FunctionType, MethodType))
-    if is_function and owner.load("maths").has("as_attribute"):
+    if is_function and owner.has("maths", "as_attribute"):
         return owner.maths.as_attribute(value)
     return value
 

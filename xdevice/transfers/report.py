@@ -341,7 +341,7 @@ class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() 
 def _has_gpu(owner: Backend) -> bool:
     try:
         kinds = [kind for kind in owner.hardware.kinds() if kind != "cpu"]
-        if not owner.load("transfers").has("watch"):
+        if not owner.has("transfers", "watch"):
             kinds = ["gpu"]  # array-api-strict's own devices are in the host's memory
         return any(map(owner.hardware.count, kinds))
     except (BrokenBackendError, NotSupportedError, VirtualDeviceError):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
@@ -21,7 +22,8 @@ from typing import Any, TypeAlias
 from xdevice.contract import NodeParts
 from xdevice.errors import in_one_line, shortened
 from xdevice.framework.adapters import imported
-from xdevice.framework.ownership import ATOMS, can_be_asked, classes, known_of
+from xdevice.framework.ownership import ATOMS, UNUSABLE, classes, known_of
+from xdevice.integers import as_integer
 
 Node: TypeAlias = Any
 """An object that is a container."""
@@ -93,8 +95,8 @@ class SequenceContainer(ObjectContainer):
         if self.base in (set, frozenset):
             return [f".{{{i}}}" for i in range(self.base.__len__(node))]
         fields = getattr(self.cls, "_fields", None)
-        if self.base is tuple and isinstance(fields, tuple):  # a named tuple
-            return [f".{field}" for field in fields]
+        if self.base is tuple and isinstance(fields, tuple) and len(fields) == len(node):
+            return [f".{field}" for field in fields]  # of a named tuple
         return [f"[{i}]" for i in range(self.base.__len__(node))]
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -121,11 +123,7 @@ class DictContainer(ObjectContainer):
         return [dict.__getitem__(node, key) for key in self.base.__iter__(node)]
 
     def item_paths(self, node: Node) -> list[str]:
-        # Python refuses the repr of very long integers
-        return [
-            f"[{shortened(key) if isinstance(key, int) else in_one_line(repr(key))}]"
-            for key in self.base.__iter__(node)
-        ]
+        return [step_to(key) for key in self.base.__iter__(node)]
 
     def static(self, node: Node) -> Parts:
         return [key for key in dict.__iter__(node) if type(key) not in ATOMS]
@@ -142,6 +140,15 @@ class DictContainer(ObjectContainer):
         return new_node
 
 
+def step_to(key: object) -> str:
+    """What is written after a container for the item of a key. Equal keys are written alike."""
+    if isinstance(key, str):  # also of NumPy, or an enum
+        return f"[{in_one_line(str.__repr__(key))}]"
+    number = as_integer(key)
+    # Python refuses the repr of very long integers
+    return f"[{in_one_line(repr(key)) if number is None else shortened(number)}]"
+
+
 def _find_container(cls: type) -> Flatten | None:
     if known_of(cls).category is not None:
         return None
@@ -150,10 +157,9 @@ def _find_container(cls: type) -> Flatten | None:
         if entry is not None:
             return partial(_flattened_by_optree, entry)
         for owner in imported():
-            if not can_be_asked(owner, cls) or not owner.load("models").has("is_node"):
-                continue
-            if owner.models.is_node(cls):
-                return owner.models.flatten_one_level
+            with suppress(*UNUSABLE):
+                if owner.has("models", "is_node") and owner.models.is_node(cls):
+                    return owner.models.flatten_one_level
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):
             return container(cls, base)

@@ -24,7 +24,7 @@ from xdevice.errors import (
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, devices_of_owned, known_of
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import attributes_of, containers, slots_of
 
@@ -75,16 +75,22 @@ def devices_of_leaf(leaf: Leaf, known: Known) -> set[Device]:
         return devices_of_owned(leaf, known)
     own = _own_device(leaf)
     if own is None:
-        return devices_of_tensors(tensors_in(leaf))
+        return _devices_inside(leaf)
     devices: set[Device] = set()
     with suppress(NotATensorError):  # there is too much in it to be searched
-        devices = devices_of_tensors(tensors_in(leaf))
+        devices = _devices_inside(leaf)
     if devices and own not in devices:
         raise UnknownPlacementError(
             f"{type(leaf).__name__}.device is {own}, but its tensors are on {listed(devices)}; "
             "move its parts, or name it in skip="
         )
     return {own}
+
+
+def _devices_inside(leaf: Leaf) -> set[Device]:
+    """All devices of the tensors and models in an object."""
+    found = tensors_in(leaf)
+    return {device for obj in found for device in devices_of_owned(obj, known_of(type(obj)))}
 
 
 def _own_device(leaf: Leaf) -> Device | None:
@@ -109,12 +115,12 @@ def framework_of(leaf: Leaf, known: Known) -> Backend:
     return next((owner for owner in owners if owner is not None), None) or backend()
 
 
-def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
+def move_with_own_method(leaf: Leaf, owner: Backend, device: Device, copy: bool) -> Leaf:
     """Move an object with its own method ``to``; the object itself if that moves in place."""
     source = leaf
     if copy:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
-    target = native_of(framework_of(leaf, known_of(type(leaf))), device)
+    target = native_of(owner, device)
     try:
         moved = source.to(target)
     except TypeError as error:  # the method takes other arguments, or has another meaning

@@ -14,7 +14,7 @@ from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.contract import NodeParts
-from xdevice.errors import ArgumentError, NotATensorError, XDeviceError, in_one_line
+from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
     Node,
@@ -23,6 +23,7 @@ from xdevice.tensors.trees.containers import (
     containers,
     flattened,
     slots_of,
+    step_to,
 )
 from xdevice.tensors.trees.leaves import Leaf, tensors_in
 
@@ -48,7 +49,7 @@ class FlatTree:
         # Each container by its id: itself, its parts, and how it was flattened, ``None`` for a dict,
         # list or tuple that is opened here. Outer containers come first.
         self._opened: dict[int, tuple[Node, Collection[Any], NodeParts | None]] = {}
-        skipping = None if skip == () else _Skip(tree, skip)
+        skipping = None if isinstance(skip, tuple) and not skip else _Skip(tree, skip)
         appears_again = False
         leaves, opened = self.leaves, self._opened
         nodes = [tree]
@@ -70,7 +71,7 @@ class FlatTree:
             elif cls is dict:  # here, since to flatten it takes longer than all the rest
                 parts = node.values()
                 for key in node:
-                    if type(key) is not str and type(key) not in ATOMS:
+                    if type(key) not in ATOMS:
                         self._check_static(node, flatten(node))
                         break
             elif cls is not list and cls is not tuple:
@@ -92,26 +93,23 @@ class FlatTree:
         if not found:
             return
         name = type(node).__name__
-        if isinstance(node, dict):
-            message = f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
-            raise at_path(NotATensorError(message), self.path_to(node))
-        # The class does not tell the names of its static fields: those that hold such a tensor.
-        place = f"the static part of this {name}"
-        moving = paths()
-        for field, value in attributes_of(node, slots_of(type(node))).items():
-            inside = found.intersection(map(id, tensors_in(value)))
-            if not inside or f".{field}" in moving:
-                continue
-            if skipping is None or not skipping.names(node, f".{field}"):
-                place = f"{name}.{field}"
-                break
-            found -= inside
-        if found:
+        message = (
+            f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
+        )
+        if not isinstance(node, dict):
+            fields = _fields_with(found, node, paths())
+            if skipping is not None:
+                for field in [field for field in fields if skipping.names(node, f".{field}")]:
+                    found -= fields.pop(field)
+                if not found:
+                    return
+            field = next(iter(fields), "")
+            place = f"{name}.{field}" if field else f"the static part of this {name}"
             message = (
                 f"{place} holds a tensor and is registered as static, so it does not move; make "
                 "it an ordinary field, or name it in skip="
             )
-            raise at_path(NotATensorError(message), self.path_to(node))
+        raise at_path(NotATensorError(message), self.path_to(node))
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -208,10 +206,10 @@ class _Skip:
     """
 
     def __init__(self, tree: Tree, skip: Collection[str | int]) -> None:
-        names: list[object] = [skip] if isinstance(skip, (int, str)) else list(skip or ())
+        several = isinstance(skip, Collection) and not isinstance(skip, (str, bytes))
+        names: list[object] = list(skip or ()) if several or skip is None else [skip]
         # The last steps of the paths to parts of a name: the text "0" is no number.
-        self._steps = {f".{name}" for name in names}
-        self._steps |= {f"[{in_one_line(repr(name))}]" for name in names}
+        self._steps = {f".{name}" for name in names} | {step_to(name) for name in names}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
         # How each container was flattened, by its id: a class may make the parts anew each time.
         self._flattened: dict[int, NodeParts] = {}
@@ -257,6 +255,19 @@ class _Skip:
             rebuild_whole,
             static,
         )
+
+
+def _fields_with(tensors: set[int], node: Node, paths: list[str]) -> dict[str, set[int]]:
+    """The attributes with some of the tensors, by their ids, that are none of the container's parts.
+
+    A registered class does not tell the names of its static fields.
+    """
+    fields: dict[str, set[int]] = {}
+    for name, value in attributes_of(node, slots_of(type(node))).items():
+        inside = tensors.intersection(map(id, tensors_in(value)))
+        if inside and f".{name}" not in paths:
+            fields[name] = inside
+    return fields
 
 
 def is_leaf(tree: Tree) -> bool:
