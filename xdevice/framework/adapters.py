@@ -47,7 +47,8 @@ _backends: dict[str, Backend] = {}  # by name, in order of preference
 _registering = Lock()  # each framework has one Backend, whichever threads ask first
 
 # Functions of upper layers, called with the framework before and after each capability is loaded.
-# Those before may change settings of the framework, give it virtual GPUs, or raise an error.
+# Those before change settings (`hardware.sharing`), give it virtual GPUs (`virtual`), or raise an
+# error; one after enters the blocks that are open (`framework.watched`).
 before_loading: list[Callable[[Backend], None]] = []
 after_loading: list[Callable[[Backend], None]] = []
 
@@ -71,13 +72,11 @@ class Backend(str, contract.Capabilities):
 
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
-    scope_devices: set[Device]  # those of scopes that were entered
 
     def __new__(cls, name: str, module: str) -> Backend:
         backend = super().__new__(cls, name)
         backend.module = module
         backend.native_devices = {}
-        backend.scope_devices = set()
         return backend
 
     @property
@@ -135,7 +134,6 @@ class Backend(str, contract.Capabilities):
     def forget_devices(self) -> None:
         """Forget the native devices: others stand for the devices from now on."""
         self.native_devices.clear()
-        self.scope_devices.clear()
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)

@@ -9,7 +9,8 @@ that runs meanwhile. So it depends on the code with the ``with`` statement:
 - A coroutine: xdevice's factories follow it, in this task and in those started inside it. An
   `ExitStack` enters a scope from a plain function of its own, so here it needs ``native=False``.
 - A generator: as in a coroutine. While it is suspended its caller sees the scope; whoever closes
-  it, in another task too, closes the scope for all.
+  it, in another task too, closes the scope for all. One that is resumed in another thread or task
+  does not see its scope there.
 """
 
 from contextlib import AbstractContextManager
@@ -25,7 +26,7 @@ from xdevice.device import Device
 from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.devices import as_device, native_of
 from xdevice.typing import DeviceLike
 
 __all__ = ["scope"]
@@ -131,11 +132,9 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
     """Open a scope for a context manager, which calls this function from its ``__enter__``."""
     global _in_use
     chosen = backend()
-    if device not in chosen.scope_devices:
-        require(chosen, device)
-        _in_use = True
-        chosen.scope_devices.add(device)
-    frame = _getframe(2)  # that of the `with` statement
+    native_of(chosen, device)  # raises an error if the framework does not have it
+    _in_use = True
+    frame = _getframe(2)  # that of the `with` statement: `__enter__` has called this function
     if native is None:
         native = not frame.f_code.co_flags & _CAN_BE_SUSPENDED
     native_scope: AbstractContextManager[Any] | None = None
@@ -154,6 +153,7 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
     """Close the last scope that this context manager has opened in this generator, thread or task."""
     generator = _generator(_getframe(2))
     stack = _open.get()
+    # a generator may be closed where its scope is on no stack
     for open_scope in reversed(stack if generator is None else _of_generators):
         if open_scope.manager is manager and open_scope.generator == generator:
             break

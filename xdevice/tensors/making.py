@@ -40,20 +40,20 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
 
     ``None`` leaves the choice to the framework.
     """
-    if device is None and like is None:
-        target = innermost()
-        if target is None:
+    if device is not None:
+        requested = device
+    elif like is not None:
+        requested = device_of(like)
+    else:
+        requested = innermost()
+        if requested is None:
             return None
         if owner.has("compiling", "is_tracing") and owner.compiling.is_tracing():
-            _check_scope_while_tracing(owner, target)
+            _check_scope_while_tracing(owner, requested)
             return None  # each call of the compiled function follows the framework's scope
-    elif type(device) is Device:
-        target = device
-    else:
-        requested = device_of(like) if device is None else device
-        if isinstance(requested, TracedDevice):
-            return None  # the compiler decides
-        target = as_device(requested)
+    if isinstance(requested, TracedDevice):
+        return None  # the compiler decides
+    target = as_device(requested)
     native_of(owner, target)  # raises an error if the device does not exist
     return target
 

@@ -141,11 +141,9 @@ class FlatTree:
                 new_parts.append(new_part)
                 if new_part is not part:
                     changed = True
-            if not changed and not (afresh and not isinstance(node, (tuple, frozenset))):
-                continue
             if changed:
                 new[key] = rebuilt(node, flat, new_parts)
-            else:
+            elif afresh and not isinstance(node, (tuple, frozenset)):
                 with suppress(ArgumentError):
                     new[key] = rebuilt(node, flat, new_parts)
         return new.get(id(self.tree), self.tree)
