@@ -3,7 +3,10 @@
 The functions of a capability are in a module of its name. An adapter is a
 package of plain functions. It translates; the core decides. The core validates
 all arguments first: the device exists, and a move is needed. An adapter leaves
-out what its framework cannot do, and its ``CANNOT`` gives the reason.
+out what its framework cannot do, and its ``CANNOT`` gives the reason. It needs
+at least ``kinds``, ``count``, ``native`` and ``as_device`` of `Hardware`, and
+``category``, ``device_of``, ``move`` and ``copy`` of `Placement`. A name that
+the module has imported counts as its function.
 """
 
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
