@@ -144,7 +144,10 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         native_scope.__enter__()
     generator = _generator(frame)
     open_scope = _OpenScope(manager, device, chosen, native_scope, get_ident(), generator)
-    _open.set((*[each for each in _open.get() if not each.closed], open_scope))
+    stack = _open.get()
+    if stack:
+        stack = tuple([each for each in stack if not each.closed])
+    _open.set((*stack, open_scope))
     if generator is not None:
         _of_generators.append(open_scope)
 
