@@ -40,22 +40,22 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
 
     ``None`` leaves the choice to the framework.
     """
-    if device is not None:
-        requested = device
-    elif like is not None:
-        requested = device_of(like)
-    else:
-        requested = innermost()
-        if requested is None:
-            return None
-        if owner.has("compiling", "is_tracing") and owner.compiling.is_tracing():
-            _check_scope_while_tracing(owner, requested)
-            return None  # each call of the compiled function follows the framework's scope
-    if isinstance(requested, TracedDevice):
+    if device is None and like is not None:
+        device = device_of(like)
+    if isinstance(device, TracedDevice):
         return None  # the compiler decides
-    target = as_device(requested)
-    native_of(owner, target)  # raises an error if the device does not exist
-    return target
+    if device is not None:
+        target = as_device(device)
+        native_of(owner, target)  # raises an error if the device does not exist
+        return target
+    scope_device = innermost()
+    if scope_device is None:
+        return None
+    if owner.has("compiling", "is_tracing") and owner.compiling.is_tracing():
+        _check_scope_while_tracing(owner, scope_device)
+        return None  # each call of the compiled function follows the framework's scope
+    native_of(owner, scope_device)
+    return scope_device
 
 
 def _check_scope_while_tracing(owner: Backend, scope_device: Device) -> None:

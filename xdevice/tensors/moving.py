@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from xdevice.contract import Category, Model, Tensor
+from xdevice.contract import Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -45,8 +45,11 @@ __all__ = ["to_device"]
 
 T = TypeVar("T")
 
-LeavesToMove: TypeAlias = dict[int, tuple[Leaf, Device | None]]
+Leaves: TypeAlias = dict[int, tuple[Leaf, Device | None]]
 """Leaves by id, each with the device that it is on; ``None`` for one that is on several."""
+
+Groups: TypeAlias = dict[tuple[str | None, Backend], Leaves]
+"""The leaves of each category (``tensor``, ``model``, ``movable``) and framework."""
 
 
 def to_device(
@@ -159,13 +162,13 @@ def move_tree(
 ) -> Tree:
     """The tree, or a single leaf of any kind, on the target."""
     flat = FlatTree(tree, skip)
-    leaves = _leaves_to_move(flat, target, copy)
-    return _Move(leaves, target, copy, non_blocking).run(flat) if leaves else tree
+    groups = _leaves_to_move(flat, target, copy)
+    return _Move(groups, target, copy, non_blocking).run(flat) if groups else tree
 
 
-def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[Known, LeavesToMove]:
+def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> Groups:
     """The leaves that are elsewhere, or are to be copied; an error if one of them may not move."""
-    to_move: dict[Known, LeavesToMove] = {}
+    groups: Groups = {}
     for leaf in flat.leaves:
         known = known_of(type(leaf))
         locate = known.device_of
@@ -189,12 +192,16 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> dict[K
                     pass  # it is on several devices, and is moved to one
                 if device is target and not copy:
                     continue
-            if locate is None or known not in to_move:  # one tensor of a class is enough
-                _check_move(leaf, known, flat, target, copy)
+            if copy is False:
+                raise _copy_needed(leaf, known, target)
+            owner = known.backend or framework_of(leaf, known)
+            leaves = groups.setdefault((known.category, owner), {})
+            if locate is None or not leaves:  # one tensor of a framework is enough
+                _check_device(owner, target, flat)
         except XDeviceError as error:
             raise at_path(error, flat.path_to(leaf)) from error.__cause__
-        to_move.setdefault(known, {})[id(leaf)] = leaf, device
-    return to_move
+        leaves[id(leaf)] = leaf, device
+    return groups
 
 
 def _has_to_move(devices: set[Device], known: Known, target: Device, copy: bool | None) -> bool:
@@ -204,17 +211,16 @@ def _has_to_move(devices: set[Device], known: Known, target: Device, copy: bool 
     return bool(copy) or devices != {target}
 
 
-def _check_move(
-    leaf: Leaf, known: Known, flat: FlatTree, target: Device, copy: bool | None
-) -> None:
-    """Raise an error if a leaf may not move, or its framework does not have the device."""
-    if copy is False:
-        category = "object" if known.category == "movable" else known.category
-        raise CopyNeededError(
-            f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))}, and "
-            f"its data would be copied to {target}; leave copy out"
-        )
-    owner = framework_of(leaf, known)
+def _copy_needed(leaf: Leaf, known: Known, target: Device) -> CopyNeededError:
+    category = "object" if known.category == "movable" else known.category
+    return CopyNeededError(
+        f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))}, and "
+        f"its data would be copied to {target}; leave copy out"
+    )
+
+
+def _check_device(owner: Backend, target: Device, flat: FlatTree) -> None:
+    """Raise an error if a leaf's framework does not have the device."""
     try:
         native_of(owner, target)
     except DeviceNotFoundError as error:
@@ -227,7 +233,7 @@ def _check_move(
 class _Move:
     """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
 
-    leaves: dict[Known, LeavesToMove]
+    groups: Groups
     target: Device
     copy: bool | None
     non_blocking: bool
@@ -236,18 +242,16 @@ class _Move:
 
     def run(self, flat: FlatTree) -> Tree:
         try:
-            for owner, models in self._by_framework("model").items():
-                self._move_models(owner, models)
-            for known, leaves in self.leaves.items():
-                if known.category == "movable":
-                    for leaf, device in leaves.values():
-                        try:
-                            self._move_object(leaf, known, device)
-                        except XDeviceError as error:
-                            raise at_path(error, flat.path_to(leaf)) from error.__cause__
-            for known, leaves in self.leaves.items():
-                if known.category == "tensor" and known.backend is not None:
-                    self._move_tensors(known.backend, leaves)
+            for owner, leaves in self._of("model"):
+                self._move_models(owner, leaves)
+            for owner, leaves in self._of("movable"):
+                for leaf, device in leaves.values():
+                    try:
+                        self._move_object(leaf, owner, device)
+                    except XDeviceError as error:
+                        raise at_path(error, flat.path_to(leaf)) from error.__cause__
+            for owner, leaves in self._of("tensor"):
+                self._move_tensors(owner, leaves)
             return flat.replace(self.new_leaves)
         except BaseException:
             for undo in reversed(self.undo):
@@ -255,16 +259,13 @@ class _Move:
                     undo()
             raise
 
-    def _by_framework(self, category: Category) -> dict[Backend, list[Leaf]]:
-        found: dict[Backend, list[Leaf]] = {}
-        for known, leaves in self.leaves.items():
-            if known.category == category and known.backend is not None:
-                found.setdefault(known.backend, []).extend(leaf for leaf, _ in leaves.values())
-        return found
+    def _of(self, category: str) -> list[tuple[Backend, Leaves]]:
+        return [(owner, leaves) for (own, owner), leaves in self.groups.items() if own == category]
 
-    def _move_models(self, owner: Backend, models: list[Model]) -> None:
+    def _move_models(self, owner: Backend, leaves: Leaves) -> None:
         """Move all models of one framework together, so that copies share what the originals share."""
-        beside = self._by_framework("tensor").get(owner, [])
+        models = [model for model, _ in leaves.values()]
+        beside = [tensor for tensor, _ in self.groups.get(("tensor", owner), {}).values()]
         sources = owner.models.copy_models(models) if self.copy else models
         for model, source in zip(models, sources, strict=True):
             old_tensors = _tensors_of(model, owner)
@@ -282,9 +283,8 @@ class _Move:
                 if devices_of_tensors([tensor]) == {self.target}:
                     self.new_leaves.setdefault(id(tensor), tensor)
 
-    def _move_object(self, leaf: Leaf, known: Known, device: Device | None) -> None:
+    def _move_object(self, leaf: Leaf, owner: Backend, device: Device | None) -> None:
         """Move an object with its own method ``to``; some libraries move it in place."""
-        owner = framework_of(leaf, known)
 
         def move_back() -> None:
             if device is not None:
@@ -299,8 +299,8 @@ class _Move:
             raise misplaced(owner, self.target, devices)
         self.new_leaves[id(leaf)] = new_leaf
 
-    def _move_tensors(self, owner: Backend, tensors: LeavesToMove) -> None:
-        """Move the tensors of one class that are not a moved model's."""
+    def _move_tensors(self, owner: Backend, tensors: Leaves) -> None:
+        """Move the tensors of one framework that are not a moved model's."""
         placement = owner.placement
         elsewhere: dict[int, Tensor] = {}
         for key, (tensor, device) in tensors.items():
