@@ -52,10 +52,10 @@ class LeavesByPlace(FlatTree):
                 number -= 1
                 new.append(new_leaf[number])
                 continue
-            _, parts, flat = self._opened[id(node)]
+            _, parts, node_parts = self._opened[id(node)]
             new_parts = [new.pop() for _ in parts]
             changed = any(map(is_not, parts, new_parts))
-            new.append(rebuilt(node, flat, new_parts) if changed else node)
+            new.append(rebuilt(node, node_parts, new_parts) if changed else node)
         return new.pop()
 
 

@@ -63,11 +63,11 @@ class FlatTree:
                 appears_again = True
                 continue
             parts: Collection[Any] = node
-            flat: NodeParts | None = None
+            node_parts: NodeParts | None = None
             if skipping is not None:
-                flat = skipping.flatten(node)
-                parts = flat[0]
-                self._check_static(node, flat, skipping)
+                node_parts = skipping.flatten(node)
+                parts = node_parts[0]
+                self._check_static(node, node_parts, skipping)
             elif cls is dict:  # here, since to flatten it takes longer than all the rest
                 parts = node.values()
                 for key in node:
@@ -75,20 +75,22 @@ class FlatTree:
                         self._check_static(node, flatten(node))
                         break
             elif cls is not list and cls is not tuple:
-                flat = flatten(node)
-                parts = flat[0]
-                self._check_static(node, flat)
-            opened[id(node)] = node, parts, flat
+                node_parts = flatten(node)
+                parts = node_parts[0]
+                self._check_static(node, node_parts)
+            opened[id(node)] = node, parts, node_parts
             nodes += parts
         if appears_again:
             self._sort()
 
-    def _check_static(self, node: Node, flat: NodeParts, skipping: _Skip | None = None) -> None:
+    def _check_static(
+        self, node: Node, node_parts: NodeParts, skipping: _Skip | None = None
+    ) -> None:
         """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
         These are a dict's keys, and what a registered class stores beside its parts.
         """
-        _, paths, _, static = flat
+        _, paths, _, static = node_parts
         found = {id(tensor) for part in static for tensor in tensors_in(part)}
         if not found:
             return
@@ -133,7 +135,7 @@ class FlatTree:
         containers that cannot be rebuilt.
         """
         new = dict(new_leaves)
-        for key, (node, parts, flat) in reversed(self._opened.items()):
+        for key, (node, parts, node_parts) in reversed(self._opened.items()):
             new_parts: Parts = []
             changed = False
             for part in parts:
@@ -142,10 +144,10 @@ class FlatTree:
                 if new_part is not part:
                     changed = True
             if changed:
-                new[key] = rebuilt(node, flat, new_parts)
+                new[key] = rebuilt(node, node_parts, new_parts)
             elif afresh and not isinstance(node, (tuple, frozenset)):
                 with suppress(ArgumentError):
-                    new[key] = rebuilt(node, flat, new_parts)
+                    new[key] = rebuilt(node, node_parts, new_parts)
         return new.get(id(self.tree), self.tree)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
@@ -180,8 +182,8 @@ class FlatTree:
                 continue
             done.add(id(node))
             yield path, node, False
-            _, parts, flat = self._opened[id(node)]
-            _, paths, _, _ = flat or flattened(node)
+            _, parts, node_parts = self._opened[id(node)]
+            _, paths, _, _ = node_parts or flattened(node)
             inner = zip(paths(), parts, strict=True)
             nodes += reversed([(path + step, part) for step, part in inner])
 
@@ -272,13 +274,13 @@ def is_leaf(tree: Tree) -> bool:
     return containers[type(tree)] is None
 
 
-def rebuilt(node: Node, flat: NodeParts | None, new_parts: Parts) -> Node:
-    """A container of the same class with new parts; ``flat`` as in `FlatTree`."""
-    if flat is None:
+def rebuilt(node: Node, node_parts: NodeParts | None, new_parts: Parts) -> Node:
+    """A container of the same class with new parts; ``node_parts`` as in `FlatTree`."""
+    if node_parts is None:
         if type(node) is dict:
             return dict(zip(node, new_parts, strict=True))
         return type(node)(new_parts)
-    _, _, rebuild, _ = flat
+    _, _, rebuild, _ = node_parts
     try:
         return rebuild(new_parts)
     except TypeError as error:
