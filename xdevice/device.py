@@ -53,8 +53,8 @@ class Device:
 
     ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU),
     ``tpu``, or the framework's own word. One that resembles a known word, as
-    ``cdua`` does, is misspelt; ``npu`` is a word of its own. The index is always resolved, so ``gpu`` is
-    ``gpu:0``. Any framework's spelling is accepted. There is one object per
+    ``cdua`` does, is misspelt; ``npu`` is a word of its own. The index is always
+    resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling is accepted. There is one object per
     device, so comparing two devices compares identities.
 
     ``==`` with a string or a native device compares what they name; a

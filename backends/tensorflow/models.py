@@ -218,7 +218,7 @@ def flatten_one_level(node: Node) -> NodeParts:
             container.update(zip(keys, new, strict=True))
             return type(node)(container)
 
-        return list(inner.values()), lambda: [f"[{key!r}]" for key in keys], rebuild, keys
+        return list(inner.values()), lambda: [f"[{key!r}]" for key in keys], rebuild, [keys]
     fields = getattr(inner, "_fields", ())  # of a named tuple
     paths = [f".{name}" for name in fields] or [f"[{i}]" for i in range(len(inner))]
     return list(inner), lambda: paths, lambda new: type(node)(tuple.__new__(type(inner), new)), []

@@ -157,7 +157,7 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
     generator = _generator(_getframe(2))
     stack = _open.get()
     # a generator may be closed where its scope is on no stack
-    for open_scope in reversed(stack if generator is None else _of_generators):
+    for open_scope in reversed(stack if generator is None else tuple(_of_generators)):
         if open_scope.manager is manager and open_scope.generator == generator:
             break
     else:
