@@ -260,7 +260,8 @@ class _Move:
             raise
 
     def _of(self, category: str) -> list[tuple[Backend, Leaves]]:
-        return [(owner, leaves) for (own, owner), leaves in self.groups.items() if own == category]
+        groups = self.groups.items()
+        return [(owner, leaves) for (kind, owner), leaves in groups if kind == category]
 
     def _move_models(self, owner: Backend, leaves: Leaves) -> None:
         """Move all models of one framework together, so that copies share what the originals share."""
