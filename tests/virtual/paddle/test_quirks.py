@@ -346,6 +346,11 @@ def test_two_devices_train_at_once_and_gradients_flow_between_them():
     assert to_numpy(x.grad).tolist() == [6, 6, 6]
 
 
+def test_the_value_of_value_and_grad_is_detached():
+    value, _ = xdevice.value_and_grad(lambda x: (x * x).sum())(ones(2))
+    assert value.stop_gradient
+
+
 # Mixing
 
 
