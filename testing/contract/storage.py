@@ -222,6 +222,7 @@ class Storage(Promises):
             ({"a": np.str_("b")}, "a str_ at a cannot be saved; make it a plain str"),
             ({"a": defaultdict(list)}, "a defaultdict at a cannot be saved; make it a plain dict"),
             ({"step": 1}, "there is no tensor"),
+            (shared_levels(1), "there is no tensor in an object of type list"),
             (cyclic, "the list at 0.0 contains itself"),
         ):
             raised(ArgumentTypeError, message)(save, tree, tmp_path / "file")
