@@ -162,6 +162,12 @@ class Storage(Promises):
             checked_dtypes.add(dtype)
         assert "float32" in checked_dtypes
 
+    def test_files_keep_transposed_tensors(self, backend: str, tmp_path: Path) -> None:
+        x = tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        transposed = getattr(x, "T", x)  # not every framework's tensors have it
+        save(transposed, tmp_path / "file")
+        assert values(load(tmp_path / "file")) == values(transposed)
+
     def test_a_loaded_tree_is_freed_at_once(self, backend: str, tmp_path: Path) -> None:
         save(OrderedDict(x=ones(2)), tmp_path / "file")
         gc.disable()  # memory is scarce, and cycles are collected late
