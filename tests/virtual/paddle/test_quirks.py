@@ -229,6 +229,18 @@ def test_the_gradient_of_an_embedding_is_where_its_weight_is():
     assert device_of(words.weight.grad) is gpu(1)
 
 
+@pytest.mark.parametrize("device", [cpu(), gpu(1)], ids=str)
+def test_an_embedding_has_a_first_gradient_and_no_second_one(device):
+    x, weight = xdevice.tensor([1, 2, 1], device=device), ones((3, 2), device=device)
+    step = xdevice.value_and_grad(lambda weight: functional.embedding(x, weight).sum())
+    _, gradient = step(weight)
+    assert device_of(gradient) is device
+    assert to_numpy(gradient).tolist() == [[0, 0], [2, 2], [1, 1]]
+    message = "The Op embedding_grad doesn't have any grad op"
+    with pytest.raises((RuntimeError, OSError), match=message):
+        xdevice.value_and_grad(lambda weight: step(weight)[1].sum())(weight)
+
+
 @pytest.mark.parametrize("device", EVERYWHERE, ids=str)
 @pytest.mark.filterwarnings("ignore")  # of what Paddle's distributed package imports
 def test_gradient_checkpointing_draws_the_same_dropout_twice(device):
