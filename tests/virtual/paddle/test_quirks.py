@@ -241,6 +241,21 @@ def test_an_embedding_has_a_first_gradient_and_no_second_one(device):
         xdevice.value_and_grad(lambda weight: step(weight)[1].sum())(weight)
 
 
+def test_a_gradient_that_an_operation_leaves_elsewhere_is_brought_to_its_parameter():
+    class Twice(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 2 * to_device(gradient, cpu())
+
+    _, gradient = xdevice.value_and_grad(lambda x: Twice.apply(x).sum())(ones(2, device=gpu(1)))
+    assert device_of(gradient) is gpu(1)
+    assert to_numpy(gradient).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("device", EVERYWHERE, ids=str)
 @pytest.mark.filterwarnings("ignore")  # of what Paddle's distributed package imports
 def test_gradient_checkpointing_draws_the_same_dropout_twice(device):
