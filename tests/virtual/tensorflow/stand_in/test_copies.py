@@ -514,3 +514,21 @@ def test_what_is_watched_is_not_kept_alive():
             )
             < count
         )
+
+
+def test_a_variable_is_copied_from_its_own_device_to_memory_of_its_own():
+    variable = on(cpu(), lambda: tf.Variable(tf.ones(3)))
+    with watch_transfers() as report:
+        moved = to_device(variable, gpu(1))
+    assert seen(report) == [("copy", "host>gpu:1", 1)]
+    variable.assign_add(tf.ones(3))
+    assert xdevice.to_numpy(moved).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("device", [gpu(0), gpu(1)], ids=str)
+def test_a_result_of_the_namespace_is_on_its_tensors_device_where_gpus_have_no_kernel(device):
+    x = xdevice.tensor([[1, 3], [4, 2]], dtype="int8", device=device)
+    xp = xdevice.namespace(x)
+    assert xdevice.device_of(tf.reduce_max(x)) is cpu()
+    assert xdevice.devices_of([xp.max(x), xp.unstack(x)]) == {device}
+    assert xdevice.to_numpy(xp.max(x, axis=0)).tolist() == [4, 3]
