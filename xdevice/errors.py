@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ __all__ = [
     "VirtualDeviceError",
     "XDeviceError",
 ]
+
+_LONGEST = 80  # characters of an object in a message
 
 
 class XDeviceError(Exception):
@@ -217,16 +220,34 @@ def shortened(obj: object) -> str:
     A short repr, the beginning of a string, or the type's name.
     """
     if isinstance(obj, str):
-        return repr(obj) if len(obj) <= 80 else f"{obj[:80]!r}…"
+        return repr(obj) if len(obj) <= _LONGEST else f"{obj[:_LONGEST]!r}…"
     # Python does not print an int of over 4300 digits
     if isinstance(obj, int) and obj.bit_length() > 1000:
         return f"<integer of {obj.bit_length()} bits>"
     type_name = f"an object of type {type(obj).__name__}"
     try:
+        if _has_many_parts(obj):
+            return type_name
         text = in_one_line(repr(obj))
     except Exception:  # the object may contain such an int, or its repr fails
         return type_name
-    return text if len(text) <= 80 else type_name
+    return text if len(text) <= _LONGEST else type_name
+
+
+def _has_many_parts(obj: object) -> bool:
+    """Whether the object is nested containers whose repr is longer than `_LONGEST`.
+
+    The repr of containers that share others may be too long to be written at all.
+    """
+    parts = [obj]
+    for part in parts:  # containers in it are added to its end
+        if isinstance(part, dict):
+            parts += islice(part.values(), _LONGEST)
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            parts += islice(part, _LONGEST)
+        if len(parts) > _LONGEST:
+            return True
+    return False
 
 
 def in_one_line(text: str) -> str:

@@ -137,5 +137,5 @@ def plain() -> Generator[None]:
 
     Without NumPy's shapes, MXNet treats the shapes of scalars and empty arrays as unknown.
     """
-    with mx.util.np_shape(True), autograd.pause(autograd.is_training()):
+    with mx.util.np_shape(True), autograd.pause():
         yield

@@ -64,7 +64,7 @@ def _gradients(value: Tensor, variables: list[Tensor], training: bool) -> list[T
         if not is_independent:
             raise
     # the value does not depend on all variables: an empty sum of each is added
-    with autograd.record(training):
+    with autograd.record():
         value = value.as_np_ndarray()
         for variable in variables:
             zero = variable.as_np_ndarray().reshape(-1)[:0].sum()

@@ -91,10 +91,9 @@ def unpack(vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
     device = device_of(vector)
     shapes = [tensor.shape for tensor in like]
     with apart(device):
+        parts = [vector]
         if len(shapes) > 1:
             parts = tf.split(vector, [shape.num_elements() for shape in shapes])
-        else:
-            parts = [copy(vector)]
         pairs = zip(parts, shapes, strict=True)
         return [arrived(_reshaped(part, shape, device), device) for part, shape in pairs]
 

@@ -15,7 +15,7 @@ from xdevice.backends.kit.standard.fft import fourier_transforms
 from xdevice.backends.kit.standard.linalg import linear_algebra
 from xdevice.backends.kit.standard.widening import Widening
 from xdevice.backends.tensorflow import creation
-from xdevice.backends.tensorflow.placement import variable_of
+from xdevice.backends.tensorflow.placement import arrived, device_of, variable_of
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import Extension, NativeDtype, Tensor
 
@@ -67,17 +67,25 @@ def dtype_name(x: Any) -> str | None:
 
 
 def _beside(operation: Function) -> Function:
-    """The operation, run beside its first tensor; TensorFlow runs operations in the scope."""
+    """The operation, run beside its first tensor; TensorFlow runs operations in the scope.
+
+    Where GPUs have no kernel, TensorFlow computes on the CPU and leaves the result there.
+    """
 
     @wraps(operation)
     def call(*args: Any, **kwargs: Any) -> Any:
         first = args[0][0] if type(args[0]) is list else args[0]
         device_name = getattr(first, "device", None)
-        is_current = device_name == runtime().device_name
-        if not device_name or is_current or not tf.executing_eagerly():
+        if not device_name or not tf.executing_eagerly():
             return operation(*args, **kwargs)
-        with tf.device(device_name):
-            return operation(*args, **kwargs)
+        if device_name == runtime().device_name:
+            result = operation(*args, **kwargs)
+        else:
+            with tf.device(device_name):
+                result = operation(*args, **kwargs)
+        if "CPU:" in device_name:
+            return result
+        return tf.nest.map_structure(partial(arrived, device=device_of(first)), result)
 
     return call
 

@@ -151,7 +151,8 @@ def arrived(tensor: Tensor, device: Device) -> Tensor:
 
 def value_apart(variable: tf.Variable, device: Device) -> Tensor:
     """The variable's value, for a variable on that device, with which it must not share memory."""
-    value = variable.read_value()
+    with scope(device_of(variable)):  # or TensorFlow copies the value to the default device
+        value = variable.read_value()
     return copy(value) if _on_host(variable.device, native(device)) else value
 
 

@@ -236,6 +236,19 @@ class Creation(Promises):
             with suppress(ArgumentError):
                 assert to_numpy(factory()).dtype == np.uint8
 
+    @needs("creation.arange", "creation.full", "creation.tensor", "exchange.to_numpy")
+    def test_large_integers_are_exact_or_refused(self, backend: str) -> None:
+        large = 2**60 + 1  # a float of 64 bits would round it
+        factories: list[Callable[[], Tensor]] = [
+            lambda: tensor([large], dtype="int64"),
+            lambda: full((1,), large, dtype="int64"),
+            lambda: full((1,), -large, dtype="int64"),
+            lambda: arange(large, large + 1, dtype="int64"),
+        ]
+        for factory, number in zip(factories, (large, large, -large, large), strict=True):
+            with suppress(ArgumentError):
+                assert values(factory()) == [number]
+
     @needs("creation.tensor", "exchange.to_numpy", "dtype.{dtype}")
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int8", "bool"])
     def test_numpy_values_and_dtypes_are_kept(self, backend: str, dtype: Any) -> None:

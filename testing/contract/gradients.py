@@ -1,6 +1,8 @@
 """`value_and_grad`: gradients under every framework that has them."""
 
 from collections import OrderedDict
+from functools import partial
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -112,10 +114,16 @@ class Gradients(GradientRefusals):
         tree = shared_levels(tensor([1.0]))
         raised(ArgumentError, "pass each container once")(value_and_grad(total), tree)
 
-    def test_the_value_is_detached(self, backend: str) -> None:
+    @needs("gradient")
+    def test_the_value_is_detached(self, backend: str, native: Native) -> None:
+        for function in (total, lambda x: x):
+            value, _ = value_and_grad(function)(tensor([[2.0]]))
+            assert native.gradient(partial(add, value)) == [2, 2, 2]
+
+    def test_gradients_do_not_accumulate(self, backend: str) -> None:
         x = tensor([1.0, 2.0])
         step = value_and_grad(total)
-        for _ in range(2):  # gradients do not accumulate
+        for _ in range(2):
             assert values(step(x)[1]) == [2, 4]
         assert values(x) == [1, 2]
         assert np.isfinite(number(step(x)[0]))

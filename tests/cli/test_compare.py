@@ -94,6 +94,7 @@ def test_whole_numbers_are_compared_exactly(a, b):
     ("1" * 5000, "1" * 5000),
     ("0.3333333333", "0.33333334"),
     ("1e-12", "0.0"),
+    ("at 1.0: 9e-9", "at 1.0: 0.0"),
     ("loss 0.5, 1.23 s, 20 ms a step", "loss 0.5, 45.6 s, 1.5 s a step"),
 ])  # fmt: skip
 def test_two_spellings_of_one_number(a, b):
@@ -106,6 +107,7 @@ def test_two_spellings_of_one_number(a, b):
     ("100000", "100001"),
     ("0.5", "0.5001"),
     ("1.0", "-1.0"),
+    ("at 1.0: 1.1e-8", "at 1.0: 0.0"),
     ("cpu", "cpu:0"),
     ("a 1", "1 a"),
     ("1 2", "12"),

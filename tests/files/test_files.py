@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 
+import numpy as np
 import pytest
 
 import xdevice
@@ -76,6 +77,12 @@ def test_a_full_disk_leaves_the_old_file_only(old):
     assert "nothing has changed there" in stderr
     assert is_as_before(old)
     assert os.listdir(old.parent) == ["file"]
+
+
+def test_an_array_of_another_byte_order_keeps_its_numbers(tmp_path):
+    with xdevice.using("numpy"):
+        xdevice.save(np.arange(3, dtype=">f4"), tmp_path / "file")
+        assert xdevice.load(tmp_path / "file").tolist() == [0, 1, 2]
 
 
 def test_the_mode_of_a_file_follows_the_umask(tmp_path):

@@ -35,6 +35,15 @@ def test_processes_that_ran_at_the_same_time_are_added(second, times):
     assert most(process(1, 1.0, 3.0), process(2, *second, index=1)) == [alone, alone]
 
 
+def test_a_process_that_was_killed_ran_to_the_end_and_may_see_a_part_of_the_gpus():
+    killed = Record(2, 1, "killed.py", 2.0, False, (1,), totals=(GIB,))
+    found = estimate(100 * GIB, [process(1, 1.0, 4.0, index=1), killed], Ended("killed"))
+    (need,) = found.needs
+    assert need.gpu == 1
+    assert [share.process.pid for share in need.shares] in ([1, 2], [2, 1])
+    assert [need.most] == most(process(1, 1.0, 4.0, index=1), process(2, 2.0, 3.0, index=1))
+
+
 @pytest.mark.parametrize(
     ("steps", "line", "answer"),
     [

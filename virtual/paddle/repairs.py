@@ -97,13 +97,15 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        if paddle.is_grad_enabled():  # by `create_graph`, which Paddle's own operation refuses, too
+            raise RuntimeError("(Unavailable) The Op embedding_grad doesn't have any grad op.")
         weight, x = ctx.saved_tensor()
         leaf = weight.detach()
         leaf.stop_gradient = False
         with paddle.enable_grad():
             output = ctx.native(x, leaf, *ctx.options)
-            (gradient,) = paddle.grad(output, leaf, gradients[0])
-        return move(gradient, device_of(weight), False)
+        output.backward(gradients[0])  # paddle.grad within paddle.grad crashes
+        return move(leaf.grad, device_of(weight), False)
 
 
 def _embedding(

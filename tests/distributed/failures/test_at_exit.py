@@ -5,6 +5,7 @@ import textwrap
 import pytest
 
 from xdevice.distributed.failures import as_text
+from xdevice.distributed.messages import Fingerprint
 
 PLAYS = """
 import os, signal, sys, time
@@ -297,3 +298,29 @@ def test_a_dead_launcher_ends_the_job(play):
 def test_an_error_without_a_message_is_told_by_its_name():
     assert as_text(KeyboardInterrupt()) == "KeyboardInterrupt"
     assert as_text(ValueError("v")) == "ValueError: v"
+
+
+SHORT = ["float32[3] on cpu at ['a']", "int64[2] on cpu at ['b']"]
+LONG = [f"float32[3] on cpu at [{n}]" for n in range(2000)]  # has a digest in place of its texts
+
+
+@pytest.mark.parametrize(
+    ("name", "tensors", "rank_0", "says"),
+    [
+        ("broadcast", SHORT, SHORT, "calls broadcast where rank 0 calls all_reduce; "),
+        ("all_reduce", SHORT[:1], SHORT, "gives all_reduce 1 tensors where rank 0 gives 2; "),
+        ("all_reduce", SHORT[:1] * 2, SHORT, f"{SHORT[0]} where rank 0 gives {SHORT[1]}; "),
+        ("all_reduce", LONG[1:] + LONG[:1], LONG, " 2000 tensors of other shapes, dtypes or paths"),
+    ],
+)
+def test_the_first_difference_from_rank_0_is_named(name, tensors, rank_0, says):
+    own, expected = Fingerprint.of(name, tensors), Fingerprint.of("all_reduce", rank_0)
+    assert own.bits() != expected.bits()
+    assert says in own.difference(expected)
+    assert own == Fingerprint.from_message(own.message())
+
+
+def test_a_call_is_written_with_its_tensors():
+    assert Fingerprint("barrier").text() == "barrier"
+    assert Fingerprint.of("broadcast", SHORT).text() == f"broadcast with {', '.join(SHORT)}"
+    assert Fingerprint.of("broadcast", LONG).text() == "broadcast with 2000 tensors"

@@ -512,21 +512,6 @@ def test_gradients_of_outer_arrays_stay():
     assert scale.grad.tolist() == [5, 5]
 
 
-def test_training_mode_is_the_default():
-    def dropped(w):
-        return mx.npx.dropout(w, 0.5).sum()
-
-    def kept(w):
-        with autograd.predict_mode():
-            return dropped(w)
-
-    w = xdevice.ones(1000)
-    assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {0, 2}
-    assert set(xdevice.value_and_grad(kept)(w)[1].tolist()) == {1}
-    with autograd.record(train_mode=False):
-        assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {1}
-
-
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_step_threads_have_the_callers_modes(gpus, monkeypatch):
     from xdevice.backends.mxnet import collectives

@@ -155,6 +155,7 @@ def test_one_array_may_be_sharded_over_virtual_gpus():
     mesh = Mesh(np.array([xdevice.native(d) for d in xdevice.devices("gpu")]), "i")
     x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, PartitionSpec("i")))
     assert xdevice.devices_of(x) == {gpu(0), gpu(1)}
+    assert not xdevice.is_same_device(x, x)
     assert device_of(to_device(x, gpu(1))) is gpu(1)
     assert float(jax.jit(jnp.sum)(x)) == 28
 

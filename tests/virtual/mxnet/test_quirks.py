@@ -1,4 +1,4 @@
-"""What only MXNet does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
+"""What only MXNet does on virtual GPUs, about mixing devices, and in gradients; two virtual GPUs are there."""
 
 import numpy as np
 import pytest
@@ -90,6 +90,29 @@ def test_gradients_flow_from_one_device_to_the_other():
     assert device_of(y) is gpu(1)
     assert device_of(x.grad) is gpu(0)
     assert to_numpy(x.grad).tolist() == [6, 6, 6]
+
+
+def test_training_mode_is_the_default():
+    def dropped(w):
+        return mx.npx.dropout(w, 0.5).sum()
+
+    def kept(w):
+        with autograd.predict_mode():
+            return dropped(w)
+
+    w = xdevice.ones(1000)
+    assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {0, 2}
+    assert set(xdevice.value_and_grad(kept)(w)[1].tolist()) == {1}
+    with autograd.record(train_mode=False):
+        assert set(xdevice.value_and_grad(dropped)(w)[1].tolist()) == {1}
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_a_value_that_is_a_variable_is_detached(outer):
+    variable = mx.np.ones(())
+    variable.attach_grad()
+    value, _ = xdevice.value_and_grad(lambda w: variable if outer else w)(ones(()))
+    assert value.grad is None
 
 
 def convolutions():

@@ -229,6 +229,33 @@ def test_the_gradient_of_an_embedding_is_where_its_weight_is():
     assert device_of(words.weight.grad) is gpu(1)
 
 
+@pytest.mark.parametrize("device", [cpu(), gpu(1)], ids=str)
+def test_an_embedding_has_a_first_gradient_and_no_second_one(device):
+    x, weight = xdevice.tensor([1, 2, 1], device=device), ones((3, 2), device=device)
+    step = xdevice.value_and_grad(lambda weight: functional.embedding(x, weight).sum())
+    _, gradient = step(weight)
+    assert device_of(gradient) is device
+    assert to_numpy(gradient).tolist() == [[0, 0], [2, 2], [1, 1]]
+    message = "The Op embedding_grad doesn't have any grad op"
+    with pytest.raises((RuntimeError, OSError), match=message):
+        xdevice.value_and_grad(lambda weight: step(weight)[1].sum())(weight)
+
+
+def test_a_gradient_that_an_operation_leaves_elsewhere_is_brought_to_its_parameter():
+    class Twice(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 2 * to_device(gradient, cpu())
+
+    _, gradient = xdevice.value_and_grad(lambda x: Twice.apply(x).sum())(ones(2, device=gpu(1)))
+    assert device_of(gradient) is gpu(1)
+    assert to_numpy(gradient).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("device", EVERYWHERE, ids=str)
 @pytest.mark.filterwarnings("ignore")  # of what Paddle's distributed package imports
 def test_gradient_checkpointing_draws_the_same_dropout_twice(device):
@@ -344,6 +371,11 @@ def test_two_devices_train_at_once_and_gradients_flow_between_them():
     assert device_of(y) is gpu(1)
     assert device_of(x.grad) is gpu(0)
     assert to_numpy(x.grad).tolist() == [6, 6, 6]
+
+
+def test_the_value_of_value_and_grad_is_detached():
+    value, _ = xdevice.value_and_grad(lambda x: (x * x).sum())(ones(2))
+    assert value.stop_gradient
 
 
 # Mixing

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import xdevice
 from xdevice.testing import contract
 
 NATIVE = Path(__file__).parents[2] / "native"
@@ -19,6 +20,15 @@ class TestTogether(contract.Hardware, contract.Exchange, contract.Scopes, contra
 @pytest.mark.weekly
 class TestTensorsTogether(contract.Creation, contract.Placement, contract.SeveralPlacements):
     native = NATIVE
+
+
+@pytest.mark.parametrize(("source", "target"), [("tensorflow", "jax"), ("jax", "tensorflow")])
+def test_frameworks_share_no_memory_of_a_gpu(source, target):
+    with xdevice.using(source):
+        x = xdevice.ones(2, 2, device="gpu:1")
+    with pytest.raises(xdevice.CopyNeededError):
+        xdevice.convert(x, target, copy=False)
+    assert xdevice.device_of(xdevice.convert(x, target)) == "gpu:1"
 
 
 @pytest.mark.weekly

@@ -514,3 +514,25 @@ def test_what_is_watched_is_not_kept_alive():
             )
             < count
         )
+
+
+def test_a_variable_is_copied_from_its_own_device():
+    variable = on(cpu(), lambda: tf.Variable(tf.ones(3)))
+    with watch_transfers() as report:
+        to_device(variable, gpu(1))
+    assert seen(report) == [("copy", "host>gpu:1", 1)]
+
+
+def test_each_device_has_memory_of_its_own():
+    places = [on(cpu(), lambda: tf.ones(3))]
+    places += [to_device(places[0], gpu(0)), to_device(places[0], gpu(1))]
+    assert len({np.asarray(memoryview(tensor)).ctypes.data for tensor in places}) == 3
+
+
+@pytest.mark.parametrize("device", [gpu(0), gpu(1)], ids=str)
+def test_a_result_of_the_namespace_is_on_its_tensors_device_where_gpus_have_no_kernel(device):
+    x = xdevice.tensor([[1, 3], [4, 2]], dtype="int8", device=device)
+    xp = xdevice.namespace(x)
+    assert xdevice.device_of(tf.reduce_max(x)) is cpu()
+    assert xdevice.devices_of([xp.max(x), xp.unstack(x)]) == {device}
+    assert xdevice.to_numpy(xp.max(x, axis=0)).tolist() == [4, 3]

@@ -457,3 +457,10 @@ def test_the_copies_of_data_parallel_have_advice_of_their_own(width):
     assert len(report.findings) >= 3
     assert {found.rule for found in report.findings} == {"replicated-each-step"}
     assert "DistributedDataParallel" in report.findings[0].advice
+
+
+def test_a_copy_to_the_host_that_does_not_block_has_its_values_all_the_same():
+    x = torch.ones(3, device=GPU)
+    moved = xdevice.to_device({"x": x}, "cpu", non_blocking=True)
+    assert moved["x"].tolist() == xdevice.to_device(x, "cpu", non_blocking=True).tolist()
+    assert moved["x"].tolist() == [1, 1, 1]

@@ -149,6 +149,9 @@ def test_permutations_and_samples_are_what_they_should_be():
         (0, 2),
         (1, 2),
     }
+    weights = torch.ones(100, dtype=torch.bfloat16, device=FIRST)
+    weights[-1] = 0  # the sum is rounded to 0.996: some numbers are above it
+    assert torch.multinomial(weights, 10_000, replacement=True).max() == 98
     probabilities = torch.rand(3, 50_000, device=FIRST)
     trials = torch.bernoulli(probabilities)
     assert set(trials.unique().tolist()) == {0, 1}
@@ -339,6 +342,8 @@ def test_trials_with_a_tensor_of_probabilities_are_drawn_in_the_order_of_the_mem
     p = torch.linspace(0.3, 0.7, 24, device=FIRST).view(4, 6)
     in_order = drawn(empty(4, 6), p)
     assert torch.equal(drawn(empty(4, 6).t(), p.t()), in_order.t())
+    half = torch.tensor(0.5, device=FIRST)  # it has strides of 0
+    assert torch.equal(drawn(empty(4, 6).t(), half), drawn(empty(4, 6), half).t())
     torch.cuda.manual_seed(3)
     by_indices = drawn(empty(6, 4), p.t().contiguous())
     torch.cuda.manual_seed(3)
