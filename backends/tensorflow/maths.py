@@ -85,7 +85,10 @@ def _beside(operation: Function) -> Function:
                 result = operation(*args, **kwargs)
         if "CPU:" in device_name:
             return result
-        return tf.nest.map_structure(partial(arrived, device=device_of(first)), result)
+        device = device_of(first)
+        if isinstance(result, tf.Tensor):  # nearly always; to walk a structure takes longer
+            return arrived(result, device)
+        return tf.nest.map_structure(partial(arrived, device=device), result)
 
     return call
 
