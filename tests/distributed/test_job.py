@@ -1,79 +1,34 @@
 """A job of several processes under each framework's engine: it agrees, or names the failed rank."""
 
-import json
-import os
 import random
 import re
-from pathlib import Path
 
 import pytest
 
-from xdevice.distributed.launcher_variables import LOCALHOST, SOCKET
 from xdevice.framework.adapters import find
-from xdevice.tools.launcher.coordinator import Coordinator
-from xdevice.tools.launcher.worker_group import Plan, free_port
-
-WORKER = Path(__file__).with_name("worker.py")
 
 has_engine = pytest.mark.skip_backends(
     "numpy", "array_api_strict", reason="it has no gradients"
 )  # NumPy has none, and says so: the last promise
 
 
-FORKED = f"""
-import json, os, runpy, signal, sys
-of_ranks = json.loads(os.environ["OF_RANKS"])
-child = os.fork()
-os.environ.update(of_ranks[0 if child else 1])
-signal.alarm(100)
-sys.argv = [{str(WORKER)!r}, "differs"]
-runpy.run_path(sys.argv[0], run_name="__main__")
-if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
 @pytest.fixture
-def first_job(backend, launch, in_a_fork, with_virtual_gpus, pytestconfig):
-    """The status, the lines and the errors of a job with two virtual GPUs in each of two processes.
-
-    The processes are forks of one that has imported the framework, and meet as those of our launcher
-    do. Those of a framework that is imported after virtual GPUs are asked for are the launcher's.
-    """
-    late = pytestconfig.pluginmanager.get_plugin("processes").IMPORTED_LATE
-    gpus = {"XDEVICE_VIRTUAL_GPUS": "2"}
-    if backend in late or not hasattr(os, "fork"):
-        done = launch(backend, "differs", **gpus)
-        return done.status, done.of(0) + done.of(1), done.stderr
-    plan, coordinator = Plan((), 2, {}), Coordinator(2)
-    coordinator.start()
-    job = {
-        "XDEVICE_BACKEND": backend,
-        "OF_RANKS": json.dumps([plan.variables(rank) for rank in (0, 1)]),
-        SOCKET: coordinator.path,
-        "MASTER_ADDR": LOCALHOST,
-        "MASTER_PORT": str(free_port()),
-    }
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    try:
-        done = in_a_fork(backend, FORKED, **job, **gpus, **hidden)
-    finally:
-        coordinator.stop()
-    return done.returncode, done.stdout.splitlines(), done.stderr
+def first_job(fork_job, with_virtual_gpus):
+    """A job of two processes with two virtual GPUs: the one that a push runs, whatever it costs."""
+    return fork_job("differs", XDEVICE_VIRTUAL_GPUS="2")
 
 
 @has_engine
 @pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
 def test_results_agree_to_the_bit(first_job):
-    status, lines, errors = first_job
-    assert status == 0, errors
-    assert lines.count("agreed on 2") == 2, lines
-    differ = [line for line in lines if line.startswith("DistributedError")]
-    assert len(differ) == 2, lines
-    for line in differ:
-        assert line.startswith("DistributedError rank 1: rank 1 (process ")
+    assert first_job.status == 0, first_job.stderr
+    for rank in (0, 1):
+        agreed, differs = first_job.of(rank)[-2:]
+        assert agreed == "agreed on 2"
+        assert differs.startswith("DistributedError rank 1: rank 1 (process ")
         assert (
-            "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']" in line
+            "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']"
+            in differs
         )
 
 
@@ -104,10 +59,10 @@ def test_one_host_listens_on_loopback_only(backend, launch):
         assert of_launcher == "of the launcher: []"
 
 
-@pytest.mark.frameworks("paddle")
+@pytest.mark.frameworks("jax")
 @has_engine
-def test_missing_and_disagreeing_ranks(backend, launch):
-    done = launch(backend, "meets")
+def test_missing_and_disagreeing_ranks(fork_job):
+    done = fork_job("meets")
     assert done.status == 0, done.stderr
     assert "xdevice" not in done.stderr  # at their end, too
     missing, disagrees, twice = done.of(0)
