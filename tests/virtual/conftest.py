@@ -146,7 +146,7 @@ def program(tmp_path, plug_in, request, in_a_fork):
 
 
 @pytest.fixture
-def here(capsys):
+def computed_on_cpu(capsys):
     """Run a program's text in this process, whose framework is imported, on the CPU; the lines that it prints."""
 
     def run(text):
