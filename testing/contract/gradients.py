@@ -29,7 +29,6 @@ from xdevice.testing.contract.promises import (
     refusals,
     values,
 )
-from xdevice.testing.contract.trees import shared_levels
 
 
 def total(x: Tensor) -> Any:
@@ -111,8 +110,6 @@ class Gradients(GradientRefusals):
         shared = [tensor([1.0, 2.0])]
         step = value_and_grad(lambda pair: total(pair[0][0] + pair[1][0] * 2))
         assert values(step([shared, shared])[1]) == [[[6, 12]], [[12, 24]]]
-        tree = shared_levels(tensor([1.0]))
-        raised(ArgumentError, "pass each container once")(value_and_grad(total), tree)
 
     @needs("gradient")
     def test_the_value_is_detached(self, backend: str, native: Native) -> None:

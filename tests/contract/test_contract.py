@@ -1,16 +1,24 @@
 """The contract, under each framework asked for; ``tests/native`` has each framework's own functions."""
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+import xdevice
 from xdevice.testing import contract
+from xdevice.testing.contract.measuring import HUGE
+from xdevice.virtual.request import ENV
 
-# TensorFlow's allocator waits ten seconds for memory.
-pytest.mark.frameworks("torch", "paddle", "mxnet", "jax", "numpy", "array_api_strict")(
-    contract.Memory.test_a_huge_allocation_is_out_of_memory
-)
+# What the core does with the parts of a step: on a push not under JAX, which compiles each for half a second.
+for promise in (
+    contract.DataParallel.test_step_arguments_may_be_trees,
+    contract.DataParallel.test_a_step_keeps_none_among_parameters,
+    contract.DataParallel.test_a_step_copies_the_context,
+    contract.Prefetching.test_data_parallel_accepts_prefetched_parts,
+):
+    pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet")(promise)
 
 NATIVE = Path(__file__).parents[1] / "native"
 
@@ -22,6 +30,20 @@ class TestContract(contract.Suite):
     def xdevice_promised(cls, backend, promise, params):
         has_own_class = backend == TestStrictContract.backend
         return not has_own_class and super().xdevice_promised(backend, promise, params)
+
+    # TensorFlow's allocator waits ten seconds for memory.
+    @pytest.mark.frameworks("torch", "paddle", "mxnet", "jax", "numpy")
+    def test_a_huge_allocation_is_out_of_memory(self, backend, in_a_fork):
+        """The suite's, in a fork of a process that has imported the framework, if it may be one."""
+        if "stand-in" in os.environ.get(ENV, ""):  # which a process has from its start
+            super().test_a_huge_allocation_is_out_of_memory(backend)
+            return
+        places = [str(device) for device in xdevice.devices()]
+        code = f"import sys\nsys.argv[1:] = {[backend, *places]}\n{HUGE}"
+        done = in_a_fork(backend, code, **{ENV: os.environ.get(ENV, "0")})
+        assert done.returncode == 0, done.stderr
+        found = done.stdout.splitlines()[-len(places) :]  # a framework may print, too
+        assert found == [f"{place} out of memory" for place in places]
 
 
 class TestStrictContract(contract.Suite):

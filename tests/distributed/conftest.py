@@ -13,9 +13,14 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from xdevice.distributed.launcher_variables import LOCALHOST, SOCKET
+from xdevice.tools.launcher.coordinator import Coordinator
+from xdevice.tools.launcher.worker_group import Plan, free_port
 
 WORKER = Path(__file__).with_name("worker.py")
 MARK = "XDEVICE_TEST_JOB"
@@ -126,6 +131,58 @@ def launch(environment):
         done = Done(completed)
         assert left_behind(environment[MARK]) == [], "processes have survived the job"
         return done
+
+    return run
+
+
+FORKED = f"""
+import json, os, runpy, signal, sys
+of_ranks = json.loads(os.environ["OF_RANKS"])
+child = os.fork()
+rank = 0 if child else 1
+os.environ.update(of_ranks[rank])
+signal.alarm(100)
+sys.argv[0] = {str(WORKER)!r}
+sys.argv[1:] = [os.environ["SCENARIO"]]
+with open(f"lines-{{rank}}", "w") as sys.stdout:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+sys.stdout = sys.__stdout__
+if child:
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for rank in (0, 1):
+        print(*(f"[{{rank}}] {{line}}" for line in open(f"lines-{{rank}}")), sep="", end="")
+    sys.exit(status)
+"""
+
+
+@pytest.fixture
+def fork_job(backend, launch, in_a_fork, pytestconfig):
+    """Runs a scenario in two processes that are forks of one that has imported the framework.
+
+    They meet as those of our launcher do. The launcher itself starts those of a framework that a
+    program imports after it has asked for virtual GPUs.
+    """
+    late = pytestconfig.pluginmanager.get_plugin("processes").IMPORTED_LATE
+    if backend in late or not hasattr(os, "fork"):
+        return partial(launch, backend)
+
+    def run(scenario, **environment):
+        plan, coordinator = Plan((), 2, {}), Coordinator(2)
+        coordinator.start()
+        job = {
+            "SCENARIO": scenario,
+            "OF_RANKS": json.dumps([plan.variables(rank) for rank in (0, 1)]),
+            "XDEVICE_BACKEND": backend,
+            SOCKET: coordinator.path,
+            "MASTER_ADDR": LOCALHOST,
+            "MASTER_PORT": str(free_port()),
+            "CUDA_VISIBLE_DEVICES": "",
+            "JAX_PLATFORMS": "cpu",
+        }
+        try:
+            return Done(in_a_fork(backend, FORKED, **job, **environment))
+        finally:
+            coordinator.stop()
 
     return run
 

@@ -13,9 +13,9 @@ has_engine = pytest.mark.skip_backends(
 
 
 @pytest.fixture
-def first_job(backend, launch, with_virtual_gpus):
+def first_job(fork_job, with_virtual_gpus):
     """A job of two processes with two virtual GPUs: the one that a push runs, whatever it costs."""
-    return launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+    return fork_job("differs", XDEVICE_VIRTUAL_GPUS="2")
 
 
 @has_engine
@@ -59,10 +59,10 @@ def test_one_host_listens_on_loopback_only(backend, launch):
         assert of_launcher == "of the launcher: []"
 
 
-@pytest.mark.frameworks("paddle")
+@pytest.mark.frameworks("jax")
 @has_engine
-def test_missing_and_disagreeing_ranks(backend, launch):
-    done = launch(backend, "meets")
+def test_missing_and_disagreeing_ranks(fork_job):
+    done = fork_job("meets")
     assert done.status == 0, done.stderr
     assert "xdevice" not in done.stderr  # at their end, too
     missing, disagrees, twice = done.of(0)

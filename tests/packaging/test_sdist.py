@@ -5,7 +5,6 @@ import shutil
 import tarfile
 from email.parser import BytesParser
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
@@ -19,12 +18,6 @@ def unpacked(sdist, folder):
         archive.extractall(folder, filter="data")
     (project,) = folder.iterdir()
     return project
-
-
-def described(wheel):
-    archive = ZipFile(wheel)
-    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-    return BytesParser().parsebytes(archive.read(name))
 
 
 def page_of(metadata):
@@ -55,12 +48,17 @@ def test_both_archives_are_the_same_from_another_folder_at_another_time(
 
 
 @pytest.fixture(scope="module")
-def published(built, source, tmp_path_factory):
+def published(source, tmp_path_factory, new_python):
     """The wheel's metadata, where the project knows the repository's address."""
+    out = tmp_path_factory.mktemp("metadata")
     project = shutil.copytree(source, tmp_path_factory.mktemp("published") / "project")
     with (project / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(f'\n[project.urls]\nRepository = "{ADDRESS}"\n')
-    return described(built("wheel", project))
+    code = "import sys; from setuptools.build_meta import *; prepare_metadata_for_build_wheel(sys.argv[1])"
+    done = new_python("-c", code, out, cwd=project)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (metadata,) = out.glob("*.dist-info/METADATA")
+    return BytesParser().parsebytes(metadata.read_bytes())
 
 
 def test_links_and_pictures_of_the_index_page_lead_into_the_repository(published, project_files):

@@ -10,10 +10,21 @@ import pytest
 CURE = "pip install --force-reinstall --no-deps xdevice-tensors"
 
 
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    ZipFile(wheel).extractall(folder)
+    return folder
+
+
 @pytest.fixture
-def site(wheel, tmp_path):
-    ZipFile(wheel).extractall(tmp_path)
-    return tmp_path
+def site(unpacked):
+    """The folder of the packages, whose files that both projects have may be changed."""
+    shared = [unpacked / "xdevice" / name for name in ("__init__.py", "__main__.py")]
+    texts = [file.read_bytes() for file in shared]
+    yield unpacked
+    for file, text in zip(shared, texts, strict=True):
+        file.write_bytes(text)
 
 
 def said(site, code):

@@ -230,6 +230,13 @@ def test_trees_that_share_other_containers_correspond_by_place():
     assert [[float(leaf[0]) for (leaf,) in tree] for tree in results] == [[2, 1], [2, 1]]
 
 
+def test_too_many_places_of_one_container_are_refused():
+    """By the core alone, which counts for half a second: that is no promise of each adapter."""
+    tree = doubled(np.ones(1), 60)
+    with pytest.raises(xdevice.ArgumentError, match="pass each container once"):
+        xdevice.all_reduce([tree, tree])
+
+
 def test_trees_may_be_deeper_than_the_stack_of_python():
     deep = 5000
     root = x = np.ones(1)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -140,6 +141,19 @@ def program(tmp_path, plug_in, request, in_a_fork):
         assert done.returncode == 0, done.stderr[-5000:]
         assert (SAID in done.stderr) == gpus, done.stderr
         return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def computed_on_cpu(capsys):
+    """Run a program's text in this process, whose framework is imported, on the CPU; the lines that it prints."""
+
+    def run(text):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are errors of tests, and not of programs
+            exec(textwrap.dedent(text), {"__name__": "__main__"})
+        return capsys.readouterr().out.splitlines()
 
     return run
 

@@ -128,8 +128,9 @@ def test_page_locked_tensors_say_that_they_are(program):
     ]
 
 
-def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
-    (loss, places), (alone, _) = program(TRAIN), program(TRAIN, gpus=False)
+def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program, computed_on_cpu):
+    (loss, places), (alone, on_the_cpu) = program(TRAIN), computed_on_cpu(TRAIN)
+    assert on_the_cpu == "{'Place(cpu)'} {'Place(cpu)'}"
     assert float(loss) == pytest.approx(float(alone), rel=1e-5)
     assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
 
