@@ -11,15 +11,6 @@ from xdevice.testing import contract
 from xdevice.testing.contract.measuring import HUGE
 from xdevice.virtual.request import ENV
 
-# What the core does with the parts of a step: on a push not under JAX, which compiles each for half a second.
-for promise in (
-    contract.DataParallel.test_step_arguments_may_be_trees,
-    contract.DataParallel.test_a_step_keeps_none_among_parameters,
-    contract.DataParallel.test_a_step_copies_the_context,
-    contract.Prefetching.test_data_parallel_accepts_prefetched_parts,
-):
-    pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet")(promise)
-
 NATIVE = Path(__file__).parents[1] / "native"
 
 
