@@ -6,7 +6,6 @@ with jax.tree_util.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeAlias
 
 from jax.tree_util import (
@@ -101,8 +100,11 @@ def flatten_one_level(node: Node) -> NodeParts:
     structure: Any  # some of its methods have no types
     parts, structure = tree_flatten(node, is_leaf=lambda part: part is not node)
 
-    def paths() -> list[str]:
+    def paths(node: Node) -> list[str]:
         paths_and_parts, _ = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
         return [keystr(path) for path, _ in paths_and_parts]
 
-    return parts, paths, partial(tree_unflatten, structure), [structure.node_data()]
+    def rebuild(_: Node, new_parts: list[Part]) -> Node:
+        return tree_unflatten(structure, new_parts)
+
+    return parts, paths, rebuild, [structure.node_data()]

@@ -12,16 +12,17 @@ def by_attributes(node: Node, names: Sequence[str]) -> NodeParts:
     Rebuilding makes a new object without calling its ``__init__``.
 
     >>> from types import SimpleNamespace
-    >>> children, paths, rebuild, _ = by_attributes(SimpleNamespace(x=1, y=2), ["x"])
-    >>> children, paths(), rebuild([3])
+    >>> node = SimpleNamespace(x=1, y=2)
+    >>> children, paths, rebuild, _ = by_attributes(node, ["x"])
+    >>> children, paths(node), rebuild(node, [3])
     ([1], ['.x'], namespace(x=3))
     """
-    cls: Any = type(node)
 
-    def rebuild(new_children: list[Any]) -> Node:
+    def rebuild(node: Any, new_children: list[Any]) -> Node:
+        cls: Any = type(node)
         new_node = cls.__new__(cls)
         vars(new_node).update(zip(names, new_children, strict=True))
         return new_node
 
     children = [vars(node)[name] for name in names]
-    return children, lambda: [f".{name}" for name in names], rebuild, []
+    return children, lambda _: [f".{name}" for name in names], rebuild, []

@@ -208,17 +208,25 @@ def flatten_one_level(node: Node) -> NodeParts:
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
     if isinstance(node, _List):
-        return list(node), lambda: [f"[{i}]" for i in range(len(node))], type(node), []
+        return list(node), _numbered, lambda _, new: type(node)(new), []
     inner = node.__wrapped__
     if isinstance(inner, dict):
         keys = list(inner)
 
-        def rebuild(new: list[Any]) -> Node:
+        def rebuild(_: Node, new: list[Any]) -> Node:
             container = copy.copy(inner)
             container.update(zip(keys, new, strict=True))
             return type(node)(container)
 
-        return list(inner.values()), lambda: [f"[{key!r}]" for key in keys], rebuild, [keys]
+        return list(inner.values()), lambda _: [f"[{key!r}]" for key in keys], rebuild, [keys]
     fields = getattr(inner, "_fields", ())  # of a named tuple
-    paths = [f".{name}" for name in fields] or [f"[{i}]" for i in range(len(inner))]
-    return list(inner), lambda: paths, lambda new: type(node)(tuple.__new__(type(inner), new)), []
+
+    def rebuild_tuple(_: Node, new: list[Any]) -> Node:
+        return type(node)(tuple.__new__(type(inner), new))
+
+    paths = [f".{name}" for name in fields] or _numbered(inner)
+    return list(inner), lambda _: paths, rebuild_tuple, []
+
+
+def _numbered(node: Node) -> list[str]:
+    return [f"[{i}]" for i in range(len(node))]

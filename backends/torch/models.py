@@ -357,13 +357,13 @@ def flatten_one_level(node: Node) -> NodeParts:
     definition = _registry[type(node)]
     parts, context = definition.flatten_fn(node)
 
-    def paths() -> list[str]:
+    def paths(node: Node) -> list[str]:
         if not definition.flatten_with_keys_fn:
             return [f"[{i}]" for i in range(len(parts))]
         pairs, _ = definition.flatten_with_keys_fn(node)
         return [_keystr((key,)) for key, _ in pairs]
 
-    def rebuild(new_parts: list[Part]) -> Node:
+    def rebuild(_: Node, new_parts: list[Part]) -> Node:
         return definition.unflatten_fn(new_parts, context)
 
     return list(parts), paths, rebuild, [context]

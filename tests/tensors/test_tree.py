@@ -660,6 +660,91 @@ def test_skip_compares_whole_keys():
     assert xdevice.to_device(tree, "cpu", copy=True, skip=["CLS"])["[CLS]"] is not tree["[CLS]"]
 
 
+@pytest.fixture
+def registered():
+    """Register classes with optree: the parts by name, and what is static."""
+    import optree
+
+    classes = []
+
+    def register(cls, static=()):
+        def flatten(node):
+            parts = {name: x for name, x in vars(node).items() if name not in static}
+            kept = {name: vars(node)[name] for name in static}
+            return list(parts.values()), (tuple(parts), kept), iter(parts)
+
+        def unflatten(metadata, parts):
+            names, kept = metadata
+            node = cls()
+            vars(node).update(zip(names, parts, strict=True), **kept)
+            return node
+
+        optree.register_pytree_node(
+            cls, flatten, unflatten, namespace=optree.registry.__GLOBAL_NAMESPACE
+        )
+        classes.append(cls)
+        return cls
+
+    yield register
+    for cls in classes:
+        optree.unregister_pytree_node(cls, namespace=optree.registry.__GLOBAL_NAMESPACE)
+
+
+def test_the_names_of_parts_may_be_an_iterator(registered):
+    node = registered(type("Node", (), {}))()
+    node.x, node.y = np.ones(1), np.ones(1)
+    for skip in ("x", ".x"):
+        moved = xdevice.to_device(node, "cpu", copy=True, skip=skip)
+        assert moved.x is node.x
+        assert moved.y is not node.y
+
+
+def test_a_static_tensor_is_not_hidden_by_a_skipped_place_of_the_same(registered):
+    cls = registered(type("Node", (), {}), static=("y", "z"))
+    x = np.ones(1)
+    for values, skip, found in (
+        ((np.ones(1), x, x), "y", "z"),
+        ((x, x, None), "x", "y"),
+        ((np.ones(1), x, x), ["y", "z"], None),
+    ):
+        node = cls()
+        node.x, node.y, node.z = values
+        if found is None:
+            assert xdevice.device_of(node, skip=skip) == xdevice.cpu()
+        else:
+            with pytest.raises(xdevice.NotATensorError, match=rf"Node\.{found} holds a tensor"):
+                xdevice.device_of([node, np.ones(1)], skip=skip)
+
+
+def test_a_registered_dict_names_its_static_field(registered):
+    node = registered(type("Odd", (dict,), {}), static=("cache",))()
+    node.x, node.cache = np.ones(1), np.ones(1)
+    with pytest.raises(xdevice.NotATensorError, match=r"Odd\.cache holds a tensor"):
+        xdevice.device_of(node)
+    assert xdevice.device_of(node, skip="cache") == xdevice.cpu()
+
+
+def test_skip_takes_whatever_can_be_iterated():
+    tree = {
+        "a": np.ones(1),
+        "b": np.ones(1),
+        'p["q"]': np.ones(1),
+        10**90: np.ones(1),
+        0: np.ones(1),
+    }
+    for skip, kept in (
+        ((name for name in ["a"]), ["a"]),
+        (np.array(["a", "b"]), ["a", "b"]),
+        ("""['p["q"]']""", ['p["q"]']),
+        (10**91, []),
+    ):
+        moved = xdevice.to_device(tree, "cpu", copy=True, skip=skip)
+        assert [key for key in tree if moved[key] is tree[key]] == kept
+    for skip in (object(), True, 1.5):
+        with pytest.raises(xdevice.errors.ArgumentTypeError, match="names nothing"):
+            xdevice.to_device(tree, "cpu", skip=skip)
+
+
 def test_skip_takes_keys_that_are_equal():
     class Color(str, enum.Enum):
         RED = "red"

@@ -26,13 +26,12 @@ Children: TypeAlias = list[Any]
 """The parts of a node: tensors, other nodes and plain data."""
 
 NodeParts: TypeAlias = tuple[
-    Children, Callable[[], list[str]], Callable[[Children], Node], list[Any]
+    Children, Callable[[Node], list[str]], Callable[[Node, Children], Node], list[Any]
 ]
-"""A node's children, a function for their paths, one that rebuilds the node, and its static parts.
+"""A node's children, ``paths(node)``, ``rebuild(node, new_children)``, and its static parts.
 
 A path is what is written after the node for the child: ``.x``, ``[0]``; it is
-asked for errors. The node is rebuilt from new children, and keeps its static
-parts as they are.
+asked for errors. A rebuilt node keeps the static parts as they are.
 """
 
 

@@ -58,8 +58,8 @@ class Known:
                 self.is_data = backend.placement.is_data
 
 
-UNUSABLE = (BrokenBackendError, NotSupportedError, VirtualDeviceError)
-"""The errors of an imported framework that cannot be asked. Its module may be a user's own file."""
+# Frameworks whose adapter will never load: the module may be a user's own file of that name.
+_broken: set[Backend] = set()
 
 
 class _Classes(dict[type, Known]):
@@ -71,13 +71,10 @@ class _Classes(dict[type, Known]):
         packages = [_package(cls), *frameworks]
         is_final = not any(is_being_imported(sys.modules.get(name)) for name in packages)
         for owner in frameworks:
-            try:
-                category = owner.placement.category(cls)
-            except UNUSABLE as error:
-                if any(_is_own(owner, base) for base in cls.__mro__):
-                    raise
-                is_final = is_final and isinstance(error, BrokenBackendError)
+            if not can_be_asked(owner, cls):
+                is_final = is_final and owner in _broken
                 continue
+            category = owner.placement.category(cls)
             if category is not None:
                 if category == "model":
                     owner.load("models")  # now, since a compiler cannot trace the import
@@ -88,12 +85,24 @@ class _Classes(dict[type, Known]):
         return known
 
 
+def can_be_asked(owner: Backend, cls: type) -> bool:
+    """Whether the adapter of an imported framework loads. An error if the class is derived from its own."""
+    is_own = any(_package(base) in (owner, f"{owner}lib") for base in cls.__mro__)  # `jaxlib`
+    if owner in _broken and not is_own:
+        return False
+    try:
+        _ = owner.placement.category
+    except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
+        if is_own:
+            raise
+        if isinstance(error, BrokenBackendError) and not is_being_imported(sys.modules.get(owner)):
+            _broken.add(owner)
+        return False
+    return True
+
+
 def _package(cls: type) -> str:
     return str(cls.__module__).partition(".")[0]
-
-
-def _is_own(owner: Backend, cls: type) -> bool:
-    return _package(cls) in (owner, f"{owner}lib")  # JAX's arrays are of `jaxlib`
 
 
 classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})

@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
@@ -22,7 +21,7 @@ from typing import Any, TypeAlias
 from xdevice.contract import NodeParts
 from xdevice.errors import in_one_line, shortened
 from xdevice.framework.adapters import imported
-from xdevice.framework.ownership import ATOMS, UNUSABLE, classes, known_of
+from xdevice.framework.ownership import ATOMS, can_be_asked, classes, known_of
 from xdevice.integers import as_integer
 
 Node: TypeAlias = Any
@@ -32,6 +31,8 @@ Parts: TypeAlias = list[Any]
 
 
 Flatten: TypeAlias = Callable[[Node], NodeParts]
+
+_MAX_BITS = 1000
 
 
 class ObjectContainer:
@@ -47,23 +48,27 @@ class ObjectContainer:
         self.has_attributes = cls.__dictoffset__ != 0 or bool(self.slots)
 
     def __call__(self, node: Node) -> NodeParts:
-        items = self.items(node)
-        attributes = self.attributes(node) if self.has_attributes else {}
+        parts = self.items(node)
+        if self.has_attributes:
+            parts += self.attributes(node).values()
+        return parts, self.paths, self.rebuild, self.static(node)
 
-        def paths() -> list[str]:
-            return self.item_paths(node) + [f".{name}" for name in attributes]
+    def paths(self, node: Node) -> list[str]:
+        return self.item_paths(node) + [f".{name}" for name in self.attributes(node)]
 
-        def rebuild(parts: Parts) -> Node:
-            """A new object of the same class, without a call of its ``__init__``."""
-            new_node = self.with_items(node, parts[: len(items)])
-            for name, value in zip(attributes, parts[len(items) :], strict=True):
-                if name in self.slots:
-                    object.__setattr__(new_node, name, value)  # the class may be frozen
-                else:
-                    new_node.__dict__[name] = value
-            return new_node
-
-        return [*items, *attributes.values()], paths, rebuild, self.static(node)
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        """A new object of the same class, without a call of its ``__init__``."""
+        if not self.has_attributes:
+            return self.with_items(node, parts)
+        attributes = self.attributes(node)
+        number_of_items = len(parts) - len(attributes)
+        new_node = self.with_items(node, parts[:number_of_items])
+        for name, value in zip(attributes, parts[number_of_items:], strict=True):
+            if name in self.slots:
+                object.__setattr__(new_node, name, value)  # the class may be frozen
+            else:
+                new_node.__dict__[name] = value
+        return new_node
 
     def attributes(self, node: Node) -> dict[str, Any]:
         return attributes_of(node, self.slots)
@@ -145,8 +150,10 @@ def step_to(key: object) -> str:
     if isinstance(key, str):  # also of NumPy, or an enum
         return f"[{in_one_line(str.__repr__(key))}]"
     number = as_integer(key)
-    # Python refuses the repr of very long integers
-    return f"[{in_one_line(repr(key)) if number is None else shortened(number)}]"
+    if number is None or key != number:
+        return f"[{in_one_line(repr(key))}]"
+    # Python refuses the decimals of very long integers
+    return f"[{number if number.bit_length() <= _MAX_BITS else shortened(number)}]"
 
 
 def _find_container(cls: type) -> Flatten | None:
@@ -157,9 +164,10 @@ def _find_container(cls: type) -> Flatten | None:
         if entry is not None:
             return partial(_flattened_by_optree, entry)
         for owner in imported():
-            with suppress(*UNUSABLE):
-                if owner.has("models", "is_node") and owner.models.is_node(cls):
-                    return owner.models.flatten_one_level
+            if not can_be_asked(owner, cls) or not owner.has("models", "is_node"):
+                continue
+            if owner.models.is_node(cls):
+                return owner.models.flatten_one_level
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):
             return container(cls, base)
@@ -179,13 +187,16 @@ def _optree_entry(cls: type) -> Any:
 def _flattened_by_optree(entry: Any, node: Node) -> NodeParts:
     children, metadata, *names = entry.flatten_func(node)
     children = list(children)
+    given = names[0] if names else None
+    entries = list(range(len(children)) if given is None else given)  # it may be an iterator
 
-    def paths() -> list[str]:
-        given = names[0] if names else None
-        entries = range(len(children)) if given is None else given
+    def paths(_: Node) -> list[str]:
         return [f".{e}" if isinstance(e, str) and e.isidentifier() else f"[{e!r}]" for e in entries]
 
-    return children, paths, partial(entry.unflatten_func, metadata), [metadata]
+    def rebuild(_: Node, parts: Parts) -> Node:
+        return entry.unflatten_func(metadata, parts)
+
+    return children, paths, rebuild, [metadata]
 
 
 def attributes_of(obj: Any, slots: dict[str, MemberDescriptorType]) -> dict[str, Any]:
@@ -247,4 +258,6 @@ The usual ones are here from the start: compilers cannot trace the search.
 def flattened(node: Node) -> NodeParts:
     """The object, flattened by the function of its class; a leaf has no parts."""
     flatten = containers[type(node)]
-    return ([], list, lambda _: node, []) if flatten is None else flatten(node)
+    if flatten is None:
+        return [], lambda _: [], lambda node, _: node, []
+    return flatten(node)

@@ -77,7 +77,8 @@ def devices_of_leaf(leaf: Leaf, known: Known) -> set[Device]:
     if own is None:
         return _devices_inside(leaf)
     devices: set[Device] = set()
-    with suppress(NotATensorError):  # there is too much in it to be searched
+    # there is too much in it to be searched, or a model that is not built yet
+    with suppress(NotATensorError, UnknownPlacementError):
         devices = _devices_inside(leaf)
     if devices and own not in devices:
         raise UnknownPlacementError(
@@ -225,6 +226,6 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
             steps = {f".{name}": value for name, value in attributes.items()}
         else:
             parts, paths, _, _ = flatten(node)
-            steps = dict(zip(paths(), parts, strict=True))
+            steps = dict(zip(paths(node), parts, strict=True))
         queue += [(path + step, part) for step, part in steps.items()]
     return ""

@@ -7,16 +7,24 @@ it makes the tree with new leaves, and finds the paths that errors name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from itertools import compress
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.contract import NodeParts
-from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    XDeviceError,
+    shortened,
+)
 from xdevice.framework.ownership import ATOMS
+from xdevice.integers import as_integer
 from xdevice.tensors.trees.containers import (
+    DictContainer,
     Node,
     Parts,
     attributes_of,
@@ -90,21 +98,19 @@ class FlatTree:
 
         These are a dict's keys, and what a registered class stores beside its parts.
         """
-        _, paths, _, static = node_parts
-        found = {id(tensor) for part in static for tensor in tensors_in(part)}
+        found = {id(tensor) for part in node_parts[3] for tensor in tensors_in(part)}
         if not found:
             return
         name = type(node).__name__
         message = (
             f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
         )
-        if not isinstance(node, dict):
-            fields = _fields_with(found, node, paths())
-            if skipping is not None:
-                for field in [field for field in fields if skipping.names(node, f".{field}")]:
-                    found -= fields.pop(field)
-                if not found:
-                    return
+        if not isinstance(containers[type(node)], DictContainer):
+            fields = _static_fields(node, found)
+            skipped = [field for field in fields if skipping and skipping.names(node, f".{field}")]
+            held = set().union(*[fields.pop(field) for field in skipped])
+            if not fields and found <= held:
+                return
             field = next(iter(fields), "")
             place = f"{name}.{field}" if field else f"the static part of this {name}"
             message = (
@@ -184,7 +190,7 @@ class FlatTree:
             yield path, node, False
             _, parts, node_parts = self._opened[id(node)]
             _, paths, _, _ = node_parts or flattened(node)
-            inner = zip(paths(), parts, strict=True)
+            inner = zip(paths(node), parts, strict=True)
             nodes += reversed([(path + step, part) for step, part in inner])
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
@@ -206,8 +212,7 @@ class _Skip:
     """
 
     def __init__(self, tree: Tree, skip: Collection[str | int]) -> None:
-        several = isinstance(skip, Collection) and not isinstance(skip, (str, bytes))
-        names: list[object] = list(skip or ()) if several or skip is None else [skip]
+        names = _names(skip)
         # The last steps of the paths to parts of a name: the text "0" is no number.
         self._steps = {f".{name}" for name in names} | {step_to(name) for name in names}
         self._places: set[tuple[int, str]] = set()  # a container's id, and a step in it
@@ -215,14 +220,15 @@ class _Skip:
         self._flattened: dict[int, NodeParts] = {}
         for name in names:
             # `x.y` is the attribute `.x` of the tree's root, and `["x"]` the key `['x']`
-            path = f"{name}" if f"{name}".startswith((".", "[")) else f".{name}"
-            self._follow(_DOUBLE_QUOTES.sub(r"['\1']", path), tree)
+            path = f"{name}"
+            for spelling in {path, f".{path}", _DOUBLE_QUOTES.sub(r"['\1']", path)}:
+                self._follow(spelling, tree)
 
     def _follow(self, path: str, node: Node) -> None:
         """Note what is left of a path in each container on it: in the last one, it is a step."""
         self._places.add((id(node), path))
         parts, paths, _, _ = self._flatten_whole(node)
-        for step, part in zip(paths(), parts, strict=True):
+        for step, part in zip(paths(node), parts, strict=True):
             if path.startswith(step):
                 self._follow(path.removeprefix(step), part)
 
@@ -238,34 +244,47 @@ class _Skip:
     def flatten(self, node: Node) -> NodeParts:
         """The container without the parts that are left out; a rebuilt one has them as they are."""
         parts, paths, rebuild, static = self._flatten_whole(node)
-        stays = [self.names(node, step) for step in paths()]
+        stays = [self.names(node, step) for step in paths(node)]
         if not any(stays):
             return parts, paths, rebuild, static
 
-        def rebuild_whole(new_parts: Parts) -> Node:
+        def rebuild_whole(node: Node, new_parts: Parts) -> Node:
             new = iter(new_parts)
-            return rebuild(
-                [part if kept else next(new) for part, kept in zip(parts, stays, strict=True)]
-            )
+            whole = [part if kept else next(new) for part, kept in zip(parts, stays, strict=True)]
+            return rebuild(node, whole)
 
         moves = [not kept for kept in stays]
         return (
             list(compress(parts, moves)),
-            lambda: list(compress(paths(), moves)),
+            lambda node: list(compress(paths(node), moves)),
             rebuild_whole,
             static,
         )
 
 
-def _fields_with(tensors: set[int], node: Node, paths: list[str]) -> dict[str, set[int]]:
+def _names(skip: Any) -> list[object]:
+    if isinstance(skip, (str, bytes)) or as_integer(skip) is not None:
+        return [skip]
+    if skip is None:
+        return []
+    if not isinstance(skip, Iterable):
+        raise ArgumentTypeError(
+            f"skip={shortened(skip)} names nothing; give names of keys and attributes, or paths"
+        )
+    return list(skip)
+
+
+def _static_fields(node: Node, tensors: set[int]) -> dict[str, set[int]]:
     """The attributes with some of the tensors, by their ids, that are none of the container's parts.
 
     A registered class does not tell the names of its static fields.
     """
+    _, paths, _, _ = flattened(node)
+    moving = paths(node)
     fields: dict[str, set[int]] = {}
     for name, value in attributes_of(node, slots_of(type(node))).items():
         inside = tensors.intersection(map(id, tensors_in(value)))
-        if inside and f".{name}" not in paths:
+        if inside and f".{name}" not in moving:
             fields[name] = inside
     return fields
 
@@ -282,7 +301,7 @@ def rebuilt(node: Node, node_parts: NodeParts | None, new_parts: Parts) -> Node:
         return type(node)(new_parts)
     _, _, rebuild, _ = node_parts
     try:
-        return rebuild(new_parts)
+        return rebuild(node, new_parts)
     except TypeError as error:
         name = type(node).__name__
         raise ArgumentError(f"this {name} cannot be rebuilt ({error}); pass its parts") from error
