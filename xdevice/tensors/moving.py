@@ -31,9 +31,9 @@ from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import check_dtypes_exist
 from xdevice.tensors.trees.leaves import (
     Leaf,
+    check_nothing_inside,
     devices_of_leaf,
     framework_of,
-    is_data,
     known_leaf,
     move_with_own_method,
 )
@@ -183,7 +183,8 @@ def _leaves_to_move(flat: FlatTree, target: Device, copy: bool | None) -> Groups
                 if not _has_to_move(devices, known, target, copy):
                     continue
                 device = next(iter(devices)) if len(devices) == 1 else None
-            elif known.is_data is not None and leaf is not flat.tree and is_data(leaf, known):
+            elif known.is_data is not None and leaf is not flat.tree and known.is_data(leaf):
+                check_nothing_inside(leaf)
                 continue
             else:
                 try:
