@@ -164,22 +164,25 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
-    if open_scope.native is not None and open_scope in stack:
-        _check_is_innermost(open_scope, stack)
+    if open_scope in stack:
+        i = stack.index(open_scope)
+        inner_scopes = stack[i + 1 :]  # those left out of order, or of generators
+        if inner_scopes and open_scope.native is not None:
+            _check_closed(inner_scopes, open_scope)
+        _open.set(stack[:i] + inner_scopes)
     if generator is not None:
         open_scope.closed = True
         _of_generators.remove(open_scope)
-    _open.set(tuple([each for each in stack if each is not open_scope and not each.closed]))
     if open_scope.native is not None:
         open_scope.native.__exit__(*error)
 
 
-def _check_is_innermost(open_scope: _OpenScope, stack: tuple[_OpenScope, ...]) -> None:
-    """Raise an error if a scope inside is open that is the framework's, too: those are a stack."""
-    for inner in stack[stack.index(open_scope) + 1 :]:
+def _check_closed(inner_scopes: tuple[_OpenScope, ...], outer: _OpenScope) -> None:
+    """Raise an error if one of them is open that is the framework's, too: those are a stack."""
+    for inner in inner_scopes:
         if inner.native is not None and not inner.closed:
             raise ScopeError(
-                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                f"the scope of {outer.device} has an inner one of {inner.device} that is "
                 "still open; leave that first"
             )
 
