@@ -724,6 +724,14 @@ def test_a_registered_dict_names_its_static_field(registered):
     assert xdevice.device_of(node, skip="cache") == xdevice.cpu()
 
 
+def test_what_a_path_skips_is_not_opened(registered):
+    cls = registered(type("Closed", (), {"__dict__": property(lambda self: 1 / 0)}))
+    closed = object.__new__(cls)
+    tree = {"a": np.ones(1), "b": closed}
+    for skip in ("b", "['b']"):
+        assert xdevice.to_device(tree, "cpu", copy=True, skip=skip)["b"] is closed
+
+
 def test_skip_takes_whatever_can_be_iterated():
     tree = {
         "a": np.ones(1),

@@ -64,10 +64,12 @@ _broken: set[Backend] = set()
 
 class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
-        """Ask the imported frameworks about the class; one that is not imported cannot own it."""
+        """Ask the imported frameworks about the class; one that is not imported cannot own it.
+
+        That no framework owns it is kept if none is still being imported, nor the class's own
+        package, and each was asked, or is broken for good.
+        """
         frameworks = imported()
-        # A module that is still being imported, and a framework that cannot be used now, may give
-        # another answer later. A broken one will not.
         packages = [_package(cls), *frameworks]
         is_final = not any(is_being_imported(sys.modules.get(name)) for name in packages)
         for owner in frameworks:

@@ -155,15 +155,8 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
 def leave(manager: object, error: tuple[Any, ...]) -> None:
     """Close the last scope that this context manager has opened in this generator, thread or task."""
     generator = _generator(_getframe(2))
+    open_scope = _last_of(manager, generator)
     stack = _open.get()
-    # a generator may be closed where its scope is on no stack
-    for open_scope in reversed(stack if generator is None else tuple(_of_generators)):
-        if open_scope.manager is manager and open_scope.generator == generator:
-            break
-    else:
-        raise ScopeError(
-            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
-        )
     if open_scope in stack:
         i = stack.index(open_scope)
         inner_scopes = stack[i + 1 :]  # those left out of order, or of generators
@@ -175,6 +168,17 @@ def leave(manager: object, error: tuple[Any, ...]) -> None:
         _of_generators.remove(open_scope)
     if open_scope.native is not None:
         open_scope.native.__exit__(*error)
+
+
+def _last_of(manager: object, generator: int | None) -> _OpenScope:
+    # a generator may be closed where its scope is on no stack
+    scopes = _open.get() if generator is None else tuple(_of_generators)
+    for open_scope in reversed(scopes):
+        if open_scope.manager is manager and open_scope.generator == generator:
+            return open_scope
+    raise ScopeError(
+        f"{manager!r} was not entered in this thread or task; leave it where it was entered"
+    )
 
 
 def _check_closed(inner_scopes: tuple[_OpenScope, ...], outer: _OpenScope) -> None:

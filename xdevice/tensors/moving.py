@@ -265,7 +265,11 @@ class _Move:
         return [(owner, leaves) for (kind, owner), leaves in groups if kind == category]
 
     def _move_models(self, owner: Backend, leaves: Leaves) -> None:
-        """Move all models of one framework together, so that copies share what the originals share."""
+        """Move all models of one framework together, so that copies share what the originals share.
+
+        A tensor beside them in the tree may be a parameter, as in ``[net, net.weight]``: that
+        place gets the weight of the moved model.
+        """
         models = [model for model, _ in leaves.values()]
         beside = [tensor for tensor, _ in self.groups.get(("tensor", owner), {}).values()]
         sources = owner.models.copy_models(models) if self.copy else models
@@ -332,11 +336,7 @@ def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
 def _replaced(
     old_tensors: list[Tensor], new_tensors: list[Tensor], beside: list[Tensor]
 ) -> dict[int, Tensor]:
-    """A moved model's tensors, by the ids of the old ones.
-
-    A tensor beside the model in the tree may be a parameter, as in ``[net, net.weight]``: that
-    place gets the weight of the moved model. They are in the same order; a copy's names may differ.
-    """
+    """A moved model's tensors, by the ids of the old ones: in the same order, maybe of other names."""
     old_ids = list(map(id, old_tensors))
     if len(new_tensors) == len(old_ids):
         return dict(zip(old_ids, new_tensors, strict=True))

@@ -94,30 +94,18 @@ class FlatTree:
     def _check_static(
         self, node: Node, node_parts: NodeParts, skipping: _Skip | None = None
     ) -> None:
-        """Raise an error if a tensor is in what a rebuilt container would keep as it is.
-
-        These are a dict's keys, and what a registered class stores beside its parts.
-        """
-        found = {id(tensor) for part in node_parts[3] for tensor in tensors_in(part)}
+        """Raise an error if a tensor is in what a rebuilt container would keep as it is."""
+        _, _, _, static = node_parts
+        found = {id(tensor) for part in static for tensor in tensors_in(part)}
         if not found:
             return
-        name = type(node).__name__
-        message = (
-            f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
-        )
-        if not isinstance(containers[type(node)], DictContainer):
-            fields = _static_fields(node, found)
-            skipped = [field for field in fields if skipping and skipping.names(node, f".{field}")]
-            held = set().union(*[fields.pop(field) for field in skipped])
-            if not fields and found <= held:
-                return
-            field = next(iter(fields), "")
-            place = f"{name}.{field}" if field else f"the static part of this {name}"
-            message = (
-                f"{place} holds a tensor and is registered as static, so it does not move; make "
-                "it an ordinary field, or name it in skip="
-            )
-        raise at_path(NotATensorError(message), self.path_to(node))
+        if isinstance(containers[type(node)], DictContainer):
+            problem = f"a key of this {type(node).__name__} holds a tensor, and does not move"
+            message = f"{problem}; keep tensors in its values"
+        else:
+            message = _static_field_message(node, found, skipping)
+        if message:
+            raise at_path(NotATensorError(message), self.path_to(node))
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -229,7 +217,7 @@ class _Skip:
         self._places.add((id(node), path))
         parts, paths, _, _ = self._flatten_whole(node)
         for step, part in zip(paths(node), parts, strict=True):
-            if path.startswith(step):
+            if path != step and path.startswith(step):  # the part itself is not opened
                 self._follow(path.removeprefix(step), part)
 
     def _flatten_whole(self, node: Node) -> NodeParts:
@@ -274,19 +262,31 @@ def _names(skip: Any) -> list[object]:
     return list(skip)
 
 
-def _static_fields(node: Node, tensors: set[int]) -> dict[str, set[int]]:
-    """The attributes with some of the tensors, by their ids, that are none of the container's parts.
+def _static_field_message(node: Node, tensors: set[int], skipping: _Skip | None) -> str:
+    """What is wrong with tensors, given by their ids, in the static part of a registered class.
 
-    A registered class does not tell the names of its static fields.
+    Empty if ``skip=`` names the fields. The class does not tell their names: they are the attributes
+    with such a tensor that are none of the container's parts.
     """
     _, paths, _, _ = flattened(node)
     moving = paths(node)
-    fields: dict[str, set[int]] = {}
+    skipped: set[int] = set()
+    place = ""
     for name, value in attributes_of(node, slots_of(type(node))).items():
         inside = tensors.intersection(map(id, tensors_in(value)))
-        if inside and f".{name}" not in moving:
-            fields[name] = inside
-    return fields
+        if not inside or f".{name}" in moving:
+            continue
+        if skipping is not None and skipping.names(node, f".{name}"):
+            skipped |= inside
+        elif not place:
+            place = f"{type(node).__name__}.{name}"
+    if not place and tensors <= skipped:
+        return ""
+    place = place or f"the static part of this {type(node).__name__}"
+    return (
+        f"{place} holds a tensor and is registered as static, so it does not move; make "
+        "it an ordinary field, or name it in skip="
+    )
 
 
 def is_leaf(tree: Tree) -> bool:
