@@ -23,7 +23,8 @@ from xdevice.errors import (
 )
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, before_loading, imported
-from xdevice.framework.choosing import decided
+from xdevice.framework.choosing import backend, decided
+from xdevice.framework.installing import is_installed
 from xdevice.framework.registry import entry_points_of
 from xdevice.hardware.questions import after_synchronizing
 from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
@@ -77,7 +78,8 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
         connect()
         _request = request  # the chosen framework may be imported by `_enable`
         try:
-            chosen = decided()
+            can_have_them = any(map(is_installed, entry_points_of(GROUP)))
+            chosen = decided() if can_have_them else backend()
             if chosen is not None and chosen not in virtual_counts:
                 _enable(chosen, request)
         except Exception:

@@ -138,7 +138,7 @@ def test_public_names_belong_to_their_module():
         found = getattr(xdevice, name)
         assert getattr(importlib.import_module(found.__module__), name) is found
         assert pickle.loads(pickle.dumps(found)) is found
-        assert inspect.getdoc(found)
+        assert inspect.getdoc(found), f"write a docstring for {name}, with an example"
         assert inspect.getsourcefile(found)
 
 

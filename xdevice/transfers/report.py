@@ -27,8 +27,8 @@ from xdevice.units import size
 __all__ = ["watch_transfers"]
 
 NO_GPU = (
-    "no framework had a GPU, so nothing could be copied; "
-    "xdevice watch --gpus 2 PROGRAM runs a program on two virtual ones"
+    "no framework had a GPU, so nothing could be copied; xdevice watch --gpus 2 PROGRAM runs a "
+    "program on two virtual ones, which NumPy cannot have"
 )
 
 _MAX_UNSEEN = 2  # sentences on what is not seen, in a summary
