@@ -24,8 +24,12 @@ from xdevice.errors import (
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, before_loading, imported
 from xdevice.framework.choosing import backend, decided
-from xdevice.framework.installing import is_installed
-from xdevice.framework.registry import entry_points_of
+from xdevice.framework.registry import (
+    adapter_modules,
+    available,
+    entry_points_of,
+    is_built_in,
+)
 from xdevice.hardware.questions import after_synchronizing
 from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
 from xdevice.virtual import bus, children, models, visible_devices
@@ -78,8 +82,7 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
         connect()
         _request = request  # the chosen framework may be imported by `_enable`
         try:
-            can_have_them = any(map(is_installed, entry_points_of(GROUP)))
-            chosen = decided() if can_have_them else backend()
+            chosen = decided() if _some_can() else backend()
             if chosen is not None and chosen not in virtual_counts:
                 _enable(chosen, request)
         except Exception:
@@ -91,6 +94,12 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
             children.propagate(request)
             at_import.watch(enable_requested)
     return [Device("gpu", i) for i in range(number)]
+
+
+def _some_can() -> bool:
+    """Whether any installed framework may have virtual GPUs: NumPy cannot."""
+    modules, able = adapter_modules(), entry_points_of(GROUP)
+    return any(name in able or not is_built_in(modules[name]) for name in available())
 
 
 def _check_follows(earlier: Request, request: Request) -> None:

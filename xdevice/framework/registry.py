@@ -31,7 +31,7 @@ def available() -> list[str]:
 def adapter_modules() -> dict[str, str]:
     """The module of every registered adapter by the framework's name, in order of preference."""
     modules = entry_points_of(GROUP)
-    if not any(map(_is_built_in, modules.values())):
+    if not any(map(is_built_in, modules.values())):
         raise BrokenBackendError(
             "no adapter is registered: the metadata of xdevice-tensors "
             "(xdevice_tensors-*.dist-info) is missing; pip install xdevice-tensors, "
@@ -53,10 +53,10 @@ def entry_points_of(group: str) -> dict[str, str]:
 
 def is_optional(name: str) -> bool:
     """Whether "all" frameworks do not require it: one of xdevice's own that is not in `ORDER`."""
-    return name not in ORDER and _is_built_in(entry_points_of(GROUP)[name])
+    return name not in ORDER and is_built_in(entry_points_of(GROUP)[name])
 
 
-def _is_built_in(module: str) -> bool:
+def is_built_in(module: str) -> bool:
     return module.startswith(f"{GROUP}.")  # the package of xdevice's adapters has that name, too
 
 
