@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 MAY = {
-    "numpy": 200,
-    "jax": 155,
-    "torch": 130,
+    "numpy": 210,
+    "jax": 165,
+    "torch": 140,
     "all": 120,
     "tensorflow": 95,
     "paddle": 95,
