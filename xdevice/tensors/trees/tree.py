@@ -37,6 +37,7 @@ from xdevice.tensors.trees.leaves import Leaf, tensors_in
 
 T = TypeVar("T")
 
+_USUAL = (dict, list, tuple)
 _DOUBLE_QUOTES = re.compile(r"""\["([^"'\\]*)"\]""")  # around a key in a path
 
 Tree: TypeAlias = Any
@@ -72,30 +73,25 @@ class FlatTree:
                 continue
             parts: Collection[Any] = node
             node_parts: NodeParts | None = None
-            if skipping is not None:
-                node_parts = skipping.flatten(node)
-                parts = node_parts[0]
-                self._check_static(node, node_parts, skipping)
+            if skipping is not None or cls not in _USUAL:
+                node_parts = flatten(node) if skipping is None else skipping.flatten(node)
+                parts, _, _, static = node_parts
+                if static:
+                    self._check_static(node, static, skipping)
             elif cls is dict:  # here, since to flatten it takes longer than all the rest
                 parts = node.values()
                 for key in node:
                     if type(key) not in ATOMS:
-                        self._check_static(node, flatten(node))
+                        _, _, _, static = flatten(node)
+                        self._check_static(node, static)
                         break
-            elif cls is not list and cls is not tuple:
-                node_parts = flatten(node)
-                parts = node_parts[0]
-                self._check_static(node, node_parts)
             opened[id(node)] = node, parts, node_parts
             nodes += parts
         if appears_again:
             self._sort()
 
-    def _check_static(
-        self, node: Node, node_parts: NodeParts, skipping: _Skip | None = None
-    ) -> None:
+    def _check_static(self, node: Node, static: Parts, skipping: _Skip | None = None) -> None:
         """Raise an error if a tensor is in what a rebuilt container would keep as it is."""
-        _, _, _, static = node_parts
         found = {id(tensor) for part in static for tensor in tensors_in(part)}
         if not found:
             return
