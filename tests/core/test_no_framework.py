@@ -18,6 +18,7 @@ CALLS = [
     lambda: xdevice.native("cpu"),
     lambda: xdevice.properties("cpu"),
     lambda: xdevice.synchronize(),
+    lambda: xdevice.virtual_gpus(2),
     lambda: xdevice.zeros(3),
     lambda: xdevice.tensor([1.0]),
     lambda: xdevice.seed(1),

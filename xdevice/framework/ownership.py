@@ -66,8 +66,9 @@ class _Classes(dict[type, Known]):
     def __missing__(self, cls: type) -> Known:
         """Ask the imported frameworks about the class; one that is not imported cannot own it.
 
-        That no framework owns it is kept if none is still being imported, nor the class's own
-        package, and each was asked, or is broken for good.
+        The answer that none owns it is kept only if it cannot change: neither a framework nor the
+        class's own package is still being imported, and each framework was asked or is broken for
+        good.
         """
         frameworks = imported()
         packages = [_package(cls), *frameworks]
@@ -88,8 +89,12 @@ class _Classes(dict[type, Known]):
 
 
 def can_be_asked(owner: Backend, cls: type) -> bool:
-    """Whether the adapter of an imported framework loads. An error if the class is derived from its own."""
-    is_own = any(_package(base) in (owner, f"{owner}lib") for base in cls.__mro__)  # `jaxlib`
+    """Whether the adapter of an imported framework loads.
+
+    If it does not, a class that is derived from one of the framework's own raises the error.
+    """
+    # JAX's arrays are of `jaxlib`
+    is_own = any(_package(base) in (owner, f"{owner}lib") for base in cls.__mro__)
     if owner in _broken and not is_own:
         return False
     try:

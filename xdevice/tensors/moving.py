@@ -336,7 +336,7 @@ def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
 def _replaced(
     old_tensors: list[Tensor], new_tensors: list[Tensor], beside: list[Tensor]
 ) -> dict[int, Tensor]:
-    """A moved model's tensors, by the ids of the old ones: in the same order, maybe of other names."""
+    """A moved model's tensors, by the ids of the old ones. Their order is the same, not their names."""
     old_ids = list(map(id, old_tensors))
     if len(new_tensors) == len(old_ids):
         return dict(zip(old_ids, new_tensors, strict=True))
